@@ -1,0 +1,27 @@
+//! The protocol: pure functions from (record, request, now) to a decision.
+//!
+//! Nothing here reads a clock, draws a random number or talks to a store; the caller passes
+//! those in. A crash can therefore only fall *between* two calls, and every such gap is named
+//! where it is defended against.
+
+mod claim;
+mod key;
+mod record;
+mod retry;
+mod settle;
+mod time;
+mod write;
+
+pub use claim::{Claim, ClaimRequest, claim};
+pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
+pub use record::{
+    ClaimId, EffectRecord, EffectState, FencingToken, Output, Quarantine, Record, Rev,
+    SCHEMA_VERSION, Status,
+};
+pub use retry::{Backoff, MAX_RETRY_AFTER, RetryPolicy};
+pub use settle::{
+    Conflict, Failure, Held, Verdict, complete, fail, keep_effects, mark_quarantined, renew,
+    resolve_conflict,
+};
+pub use time::{EpochSeconds, Retention, Timestamp, handler_stop};
+pub use write::{Change, ConditionalWrite, Expect, Field};
