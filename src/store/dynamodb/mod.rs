@@ -1,0 +1,289 @@
+//! Records in a DynamoDB table: one conditional write a step, and no read.
+
+mod item;
+mod rows;
+mod setup;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use aws_config::SdkConfig;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
+use aws_sdk_dynamodb::types::{
+    AttributeValue, CancellationReason, Put, ReturnValuesOnConditionCheckFailure,
+    TransactWriteItem, Update,
+};
+
+use self::item::{Attributes, Expression};
+use super::{Commit, Cursor, Page, StagedWrite, Store};
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::protocol::{Change, ConditionalWrite, Record, RecordId, Status};
+
+/// Records in one DynamoDB table (partition key `pk`, index `parked`, TTL on `expires_at`).
+///
+/// Stages [`RowWrite`](super::RowWrite)s and `TransactWriteItem`s of the same account and Region.
+#[derive(Clone)]
+pub struct DynamoStore {
+    client: Client,
+    table: String,
+}
+
+impl DynamoStore {
+    /// The records in `table`. `sdk` should carry time limits and retries, as
+    /// [`sdk::load`](crate::sdk::load) does: the SDK has no time limit of its own.
+    pub fn new(sdk: &SdkConfig, table: impl Into<String>) -> Self {
+        Self { client: Client::new(sdk), table: table.into() }
+    }
+
+    async fn commit_alone(&self, write: &ConditionalWrite) -> Result<Commit, Error> {
+        let old = ReturnValuesOnConditionCheckFailure::AllOld;
+        let condition = item::condition(&write.expect);
+        let conflict = match &write.change {
+            Change::Create(record) => {
+                let sent = self
+                    .client
+                    .put_item()
+                    .table_name(&self.table)
+                    .set_item(Some(item::encode(record)))
+                    .condition_expression(condition.text)
+                    .set_expression_attribute_names(condition.names)
+                    .set_expression_attribute_values(condition.values)
+                    .return_values_on_condition_check_failure(old)
+                    .send()
+                    .await;
+                match sent {
+                    Ok(_) => return Ok(Commit::Applied),
+                    Err(SdkError::ServiceError(context)) => match context.into_err() {
+                        PutItemError::ConditionalCheckFailedException(failed) => failed.item,
+                        error => return Err(refusal("put", &write.id, error)),
+                    },
+                    Err(error) => return Err(no_answer("put", &write.id, error)),
+                }
+            }
+            Change::Update(fields) => {
+                let update = item::update(fields, condition);
+                let sent = self
+                    .client
+                    .update_item()
+                    .table_name(&self.table)
+                    .key("pk", AttributeValue::S(write.id.as_str().to_owned()))
+                    .update_expression(update.set)
+                    .condition_expression(update.condition.text)
+                    .set_expression_attribute_names(update.condition.names)
+                    .set_expression_attribute_values(update.condition.values)
+                    .return_values_on_condition_check_failure(old)
+                    .send()
+                    .await;
+                match sent {
+                    Ok(_) => return Ok(Commit::Applied),
+                    Err(SdkError::ServiceError(context)) => match context.into_err() {
+                        UpdateItemError::ConditionalCheckFailedException(failed) => failed.item,
+                        error => return Err(refusal("update", &write.id, error)),
+                    },
+                    Err(error) => return Err(no_answer("update", &write.id, error)),
+                }
+            }
+        };
+        self.conflict(&write.id, conflict)
+    }
+
+    /// The record and everything staged in one transaction, the record first.
+    async fn commit_together(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error> {
+        let mut items = vec![self.record_item(write)?];
+        for staged in staged {
+            items.push(rows::item(staged)?);
+        }
+        let sent = self.client.transact_write_items().set_transact_items(Some(items)).send().await;
+        let reasons = match sent {
+            Ok(_) => return Ok(Commit::Applied),
+            Err(SdkError::ServiceError(context)) => match context.into_err() {
+                TransactWriteItemsError::TransactionCanceledException(cancelled) => {
+                    cancelled.cancellation_reasons.unwrap_or_default()
+                }
+                error => return Err(refusal("transact", &write.id, error)),
+            },
+            Err(error) => return Err(no_answer("transact", &write.id, error)),
+        };
+        self.cancelled(&write.id, reasons)
+    }
+
+    /// Tells a cancelled transaction's causes apart. Reasons come in the order of the items.
+    fn cancelled(&self, id: &RecordId, reasons: Vec<CancellationReason>) -> Result<Commit, Error> {
+        let failed =
+            |reason: &CancellationReason| reason.code.as_deref() == Some("ConditionalCheckFailed");
+        let mut reasons = reasons.into_iter();
+        // My own record first: a duplicate's staged writes fail as well, and mean nothing then.
+        match reasons.next() {
+            Some(own) if failed(&own) => return self.conflict(id, own.item),
+            _ => {}
+        }
+        let reasons: Vec<_> = reasons.collect();
+        if let Some(index) = reasons.iter().position(failed) {
+            return Ok(Commit::Refused { index });
+        }
+        let codes: Vec<_> = reasons.iter().filter_map(|reason| reason.code.as_deref()).collect();
+        let is_for_good = codes.contains(&"ValidationError");
+        let kind = if is_for_good { ErrorKind::StoreRefused } else { ErrorKind::StoreUnavailable };
+        Err(Error::new(kind, "transact")
+            .with_id(id)
+            .with_detail(format!("the transaction was cancelled: {}", codes.join(", "))))
+    }
+
+    fn record_item(&self, write: &ConditionalWrite) -> Result<TransactWriteItem, Error> {
+        let old = ReturnValuesOnConditionCheckFailure::AllOld;
+        let condition = item::condition(&write.expect);
+        let built = match &write.change {
+            Change::Create(record) => Put::builder()
+                .table_name(&self.table)
+                .set_item(Some(item::encode(record)))
+                .condition_expression(condition.text)
+                .set_expression_attribute_names(condition.names)
+                .set_expression_attribute_values(condition.values)
+                .return_values_on_condition_check_failure(old)
+                .build()
+                .map(|put| TransactWriteItem::builder().put(put).build()),
+            Change::Update(fields) => {
+                let update = item::update(fields, condition);
+                Update::builder()
+                    .table_name(&self.table)
+                    .key("pk", AttributeValue::S(write.id.as_str().to_owned()))
+                    .update_expression(update.set)
+                    .condition_expression(update.condition.text)
+                    .set_expression_attribute_names(update.condition.names)
+                    .set_expression_attribute_values(update.condition.values)
+                    .return_values_on_condition_check_failure(old)
+                    .build()
+                    .map(|update| TransactWriteItem::builder().update(update).build())
+            }
+        };
+        built.map_err(|error| {
+            Error::new(ErrorKind::StoreRefused, "transact").with_id(&write.id).with_source(error)
+        })
+    }
+
+    fn conflict(&self, id: &RecordId, found: Option<Attributes>) -> Result<Commit, Error> {
+        // Some emulators answer an empty item where there is none.
+        let found = found.filter(|attributes| !attributes.is_empty());
+        let record = found.map(|attributes| item::decode(id, &attributes)).transpose()?;
+        Ok(Commit::Conflict(record.map(Box::new)))
+    }
+}
+
+#[async_trait]
+impl Store for DynamoStore {
+    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
+        let got = self
+            .client
+            .get_item()
+            .table_name(&self.table)
+            .key("pk", AttributeValue::S(id.as_str().to_owned()))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| sdk_error("get", Some(id), error))?;
+        got.item.map(|attributes| item::decode(id, &attributes)).transpose()
+    }
+
+    async fn commit(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error> {
+        if staged.is_empty() {
+            self.commit_alone(write).await
+        } else {
+            self.commit_together(write, staged).await
+        }
+    }
+
+    async fn scan(
+        &self,
+        parked: Status,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        let Expression { text, names, values } = item::parked(parked);
+        let found = self
+            .client
+            .query()
+            .table_name(&self.table)
+            .index_name("parked")
+            .key_condition_expression(text)
+            .set_expression_attribute_names(names)
+            .set_expression_attribute_values(values)
+            .set_exclusive_start_key(after.map(|cursor| item::encode_cursor(parked, &cursor)))
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .send()
+            .await
+            .map_err(|error| sdk_error("query", None, error))?;
+        let records = found
+            .items
+            .unwrap_or_default()
+            .iter()
+            .map(|attributes| item::decode(&item::id(attributes)?, attributes))
+            .collect::<Result<_, _>>()?;
+        let next = found.last_evaluated_key.map(|key| item::decode_cursor(&key)).transpose()?;
+        Ok(Page { records, next })
+    }
+
+    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
+        rows::item(staged).map(drop)
+    }
+}
+
+/// Codes that say "later", whichever operation answers them.
+const LATER: [&str; 8] = [
+    "ProvisionedThroughputExceededException",
+    "ThrottlingException",
+    "RequestLimitExceeded",
+    "InternalServerError",
+    "ServiceUnavailable",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+    "LimitExceededException",
+];
+
+/// The service answered with an error: certain, but for its own failures.
+fn refusal<E>(operation: &'static str, id: &RecordId, error: E) -> Error
+where
+    E: ProvideErrorMetadata + Into<BoxError>,
+{
+    let is_later = error.code().is_none_or(|code| LATER.contains(&code));
+    let kind = if is_later { ErrorKind::StoreUnavailable } else { ErrorKind::StoreRefused };
+    Error::new(kind, operation).with_id(id).with_source(error)
+}
+
+/// Anything but the service's own word leaves open whether the write landed.
+fn no_answer<E>(operation: &'static str, id: &RecordId, error: SdkError<E>) -> Error
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    Error::new(ErrorKind::StoreUnavailable, operation).with_id(id).with_source(error)
+}
+
+fn sdk_error<E>(operation: &'static str, id: Option<&RecordId>, error: SdkError<E>) -> Error
+where
+    E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
+{
+    let is_later = error.code().is_none_or(|code| LATER.contains(&code));
+    let kind = if is_later { ErrorKind::StoreUnavailable } else { ErrorKind::StoreRefused };
+    let made = Error::new(kind, operation).with_source(error);
+    match id {
+        Some(id) => made.with_id(id),
+        None => made,
+    }
+}
+
+impl fmt::Debug for DynamoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DynamoStore({})", self.table)
+    }
+}

@@ -1,0 +1,91 @@
+//! Making the table, for trying things out and for tests. In production the template makes it.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::create_table::CreateTableError;
+use aws_sdk_dynamodb::types::{
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, TableStatus, TimeToLiveSpecification,
+};
+
+use super::{DynamoStore, sdk_error};
+use crate::error::{Error, ErrorKind};
+use crate::runtime::Clock;
+
+impl DynamoStore {
+    /// Makes the table with its index and TTL, on demand, and waits until it is usable, at most a
+    /// minute. Answers false if the table was there already; it is then left as it is.
+    pub async fn create_table(&self, clock: &dyn Clock) -> Result<bool, Error> {
+        let built = self.definition();
+        let request = built
+            .map_err(|error| Error::new(ErrorKind::Config, "create table").with_source(error))?;
+        match request.send().await {
+            Ok(_) => {}
+            Err(SdkError::ServiceError(context))
+                if matches!(context.err(), CreateTableError::ResourceInUseException(_)) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(sdk_error("create table", None, error)),
+        }
+        self.wait_until_active(clock).await?;
+        let ttl = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true);
+        let ttl = ttl
+            .build()
+            .map_err(|error| Error::new(ErrorKind::Config, "enable TTL").with_source(error))?;
+        self.client
+            .update_time_to_live()
+            .table_name(&self.table)
+            .time_to_live_specification(ttl)
+            .send()
+            .await
+            .map_err(|error| sdk_error("enable TTL", None, error))?;
+        Ok(true)
+    }
+
+    fn definition(
+        &self,
+    ) -> Result<
+        aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder,
+        aws_sdk_dynamodb::error::BuildError,
+    > {
+        let attribute = |name: &str, kind| {
+            AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build()
+        };
+        let key = |name: &str, kind| {
+            KeySchemaElement::builder().attribute_name(name).key_type(kind).build()
+        };
+        let index = GlobalSecondaryIndex::builder()
+            .index_name("parked")
+            .key_schema(key("parked", KeyType::Hash)?)
+            .key_schema(key("updated_at", KeyType::Range)?)
+            .projection(Projection::builder().projection_type(ProjectionType::All).build())
+            .build()?;
+        Ok(self
+            .client
+            .create_table()
+            .table_name(&self.table)
+            .billing_mode(BillingMode::PayPerRequest)
+            .attribute_definitions(attribute("pk", ScalarAttributeType::S)?)
+            .attribute_definitions(attribute("parked", ScalarAttributeType::S)?)
+            .attribute_definitions(attribute("updated_at", ScalarAttributeType::N)?)
+            .key_schema(key("pk", KeyType::Hash)?)
+            .global_secondary_indexes(index))
+    }
+
+    async fn wait_until_active(&self, clock: &dyn Clock) -> Result<(), Error> {
+        let give_up = clock.now() + Duration::from_secs(60);
+        while clock.now() < give_up {
+            let described = self.client.describe_table().table_name(&self.table).send().await;
+            let described = described.map_err(|error| sdk_error("describe table", None, error))?;
+            let status = described.table.and_then(|table| table.table_status);
+            if status == Some(TableStatus::Active) {
+                return Ok(());
+            }
+            clock.sleep_until(clock.now() + Duration::from_millis(500)).await;
+        }
+        Err(Error::new(ErrorKind::StoreUnavailable, "create table")
+            .with_detail("the table did not become active within a minute"))
+    }
+}

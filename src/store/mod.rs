@@ -1,0 +1,79 @@
+//! Where records live: a compare-and-set with, on some stores, rows that commit along with it.
+
+#[cfg(feature = "dynamodb")]
+pub mod dynamodb;
+mod memory;
+mod staged;
+
+use async_trait::async_trait;
+
+use crate::error::Error;
+use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
+
+#[cfg(feature = "dynamodb")]
+pub use dynamodb::DynamoStore;
+pub use memory::MemoryStore;
+pub use staged::{Columns, RowValue, RowWrite, StagedWrite};
+
+/// Keeps records.
+///
+/// The guarantee every store gives: of any number of writes with the same condition at most one
+/// lands, together with all its staged writes or with none, and `Ok` is answered only for what is
+/// certain. An `Err` says nothing about whether the write landed; it is never "not there yet".
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// The record as it is now, by a consistent read. For people and for tests: the protocol
+    /// itself needs no read.
+    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error>;
+
+    /// Applies `write` and all of `staged`, or nothing.
+    async fn commit(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error>;
+
+    /// Records in the parked status `parked`, oldest first; up to `limit` from `after`. May lag
+    /// behind writes: decide nothing from it.
+    async fn scan(
+        &self,
+        parked: Status,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error>;
+
+    /// Refuses a staged write that this store cannot commit, naming what would fit.
+    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error>;
+}
+
+/// What became of a commit, for certain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// It landed.
+    Applied,
+    /// The record's condition did not hold. The record as it is, if there is one.
+    Conflict(Option<Box<Record>>),
+    /// The record's condition held, but that of the staged write at this index did not.
+    Refused {
+        /// Position in the list of staged writes.
+        index: usize,
+    },
+}
+
+/// Where a scan goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// When the last record shown was written.
+    pub updated_at: Timestamp,
+    /// The last record shown.
+    pub id: RecordId,
+}
+
+/// A part of a scan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The records, oldest write first.
+    pub records: Vec<Record>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<Cursor>,
+}
