@@ -1,0 +1,205 @@
+//! What a handler knows of its attempt, and where it declares effects and staged writes.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use crate::effect::Effect;
+use crate::error::{Error, HandlerError};
+use crate::protocol::{
+    EffectKey, EffectRecord, EffectState, FencingToken, Held, IdempotencyKey, RecordId, Timestamp,
+    keep_effects,
+};
+use crate::runtime::Clock;
+use crate::service::Commits;
+use crate::store::StagedWrite;
+
+/// One attempt at one job. Cheap to clone; worthless once the attempt has ended.
+#[derive(Clone)]
+pub struct Context {
+    attempt: Arc<Attempt>,
+}
+
+struct Attempt {
+    about: About,
+    commits: Commits,
+    journal: Mutex<Option<Journal>>,
+}
+
+/// What stays the same during an attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub id: RecordId,
+    pub job: String,
+    pub key: IdempotencyKey,
+    pub attempt: u32,
+    pub token: FencingToken,
+    pub message_id: Option<String>,
+    /// When the handler is stopped.
+    pub stop: Timestamp,
+}
+
+/// What the attempt has gathered to be written. Behind one lock, because one claim's writes go one
+/// after another.
+pub(crate) struct Journal {
+    pub held: Held,
+    pub staged: Vec<StagedWrite>,
+    begun: HashSet<String>,
+    has_unwritten_effects: bool,
+}
+
+/// How an effect begins.
+pub(crate) enum Begin {
+    /// It is done already; its result.
+    Done(String),
+    /// Run it under this key.
+    Run(EffectKey),
+}
+
+impl Context {
+    pub(crate) fn new(about: About, commits: Commits, held: Held) -> Self {
+        let journal = Journal {
+            held,
+            staged: Vec::new(),
+            begun: HashSet::new(),
+            has_unwritten_effects: false,
+        };
+        Self { attempt: Arc::new(Attempt { about, commits, journal: Mutex::new(Some(journal)) }) }
+    }
+
+    /// The job's name.
+    pub fn job(&self) -> &str {
+        &self.attempt.about.job
+    }
+
+    /// The operation's key, as the producer gave it. Keep it out of logs at `info`.
+    pub fn key(&self) -> &IdempotencyKey {
+        &self.attempt.about.key
+    }
+
+    /// The digest that stands for the key in logs.
+    pub fn id(&self) -> &RecordId {
+        &self.attempt.about.id
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.attempt.about.attempt
+    }
+
+    /// This claim's fencing token: a resource that remembers the highest it has seen can refuse a
+    /// late owner.
+    pub fn token(&self) -> FencingToken {
+        self.attempt.about.token
+    }
+
+    /// The queue's id of the message. For people: a redrive changes it.
+    pub fn message_id(&self) -> Option<&str> {
+        self.attempt.about.message_id.as_deref()
+    }
+
+    /// When the handler is stopped, if it has not ended by then.
+    pub fn stop(&self) -> Timestamp {
+        self.attempt.about.stop
+    }
+
+    /// Now, by the worker's clock.
+    pub fn now(&self) -> Timestamp {
+        self.clock().now()
+    }
+
+    /// Declares a side effect. Its name is part of the key its provider sees: never rename it.
+    pub fn effect(&self, name: impl Into<String>) -> Effect {
+        Effect::new(self.clone(), name.into())
+    }
+
+    /// Adds a write that commits together with the completion, or not at all: exactly once. The
+    /// error names what this store takes instead. Nothing is written if the handler fails.
+    pub async fn stage(&self, write: impl Into<StagedWrite>) -> Result<(), HandlerError> {
+        let write = write.into();
+        self.attempt.commits.store().accepts(&write).map_err(HandlerError::terminal)?;
+        let mut journal = self.attempt.journal.lock().await;
+        journal.as_mut().ok_or_else(is_over)?.staged.push(write);
+        Ok(())
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        self.attempt.commits.clock()
+    }
+
+    /// Begins effect `name`. What earlier effects of this attempt answered is written first, so
+    /// that a crash in this one does not run those again.
+    pub(crate) async fn begin(&self, name: &str) -> Result<Begin, HandlerError> {
+        let mut journal = self.attempt.journal.lock().await;
+        let journal = journal.as_mut().ok_or_else(is_over)?;
+        if !journal.begun.insert(name.to_owned()) {
+            return Err(HandlerError::terminal(format!(
+                "effect {name:?} was begun twice in one attempt; give each effect its own name"
+            )));
+        }
+        if let Some(done) = journal.held.effects.get(name)
+            && done.state == EffectState::Done
+            && let Some(result) = &done.result
+        {
+            return Ok(Begin::Done(result.clone()));
+        }
+        if self.clock().now() >= self.stop() {
+            return Err(HandlerError::cancelled(format!(
+                "no time is left to begin effect {name:?}"
+            )));
+        }
+        if journal.has_unwritten_effects {
+            let write = keep_effects(&journal.held, self.clock().now());
+            self.attempt.commits.settle(&write, &[], self.stop()).await.map_err(not_written)?;
+            journal.held.rev = journal.held.rev.next();
+            journal.has_unwritten_effects = false;
+        }
+        Ok(Begin::Run(journal.held.effect_key(name)))
+    }
+
+    /// When the first run of this operation can have begun; `None` if this is the first.
+    pub(crate) async fn first_run(&self) -> Option<Timestamp> {
+        let journal = self.attempt.journal.lock().await;
+        let held = &journal.as_ref()?.held;
+        (held.token > FencingToken(1)).then_some(held.created_at)
+    }
+
+    /// Remembers that effect `name`, begun at `begun`, is done. It is written with the next effect,
+    /// or with the attempt's end.
+    pub(crate) async fn done(
+        &self,
+        name: &str,
+        begun: Timestamp,
+        result: Option<String>,
+    ) -> Result<(), HandlerError> {
+        let mut journal = self.attempt.journal.lock().await;
+        let journal = journal.as_mut().ok_or_else(is_over)?;
+        let generation = journal.held.effects.get(name).map_or(0, |effect| effect.generation);
+        let effect =
+            EffectRecord { state: EffectState::Done, generation, first_sent: begun, result };
+        journal.held.effects.insert(name.to_owned(), effect);
+        journal.has_unwritten_effects = true;
+        Ok(())
+    }
+
+    /// Ends the attempt: whoever still holds a clone can begin and write nothing more.
+    pub(crate) async fn close(&self) -> Option<Journal> {
+        self.attempt.journal.lock().await.take()
+    }
+}
+
+fn is_over() -> HandlerError {
+    HandlerError::retryable("the attempt is over; nothing more can be done in its name")
+}
+
+fn not_written(error: Error) -> HandlerError {
+    HandlerError::retryable(format!("earlier effects could not be recorded: {error}"))
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("about", &self.attempt.about).finish_non_exhaustive()
+    }
+}

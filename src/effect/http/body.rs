@@ -1,0 +1,209 @@
+//! A request's URL and body, made from the payload alone: the same each time it is sent.
+
+use std::fmt;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use url::Url;
+use url::form_urlencoded::Serializer;
+
+use crate::payload::Payload;
+
+/// How a payload is written as a request body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyForm {
+    /// JSON in its canonical form: two ways of writing one payload give the same bytes.
+    Json,
+    /// `a=1&b[c]=2&d[0]=3`, sorted by name.
+    Form,
+    /// The message's body as it came.
+    Raw,
+}
+
+impl BodyForm {
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Json => "application/json",
+            Self::Form => "application/x-www-form-urlencoded",
+            Self::Raw => "text/plain; charset=utf-8",
+        }
+    }
+
+    pub(super) fn write(self, payload: &Payload) -> Result<String, String> {
+        match self {
+            Self::Json => Ok(payload.canonical().into_owned()),
+            Self::Raw => Ok(payload.text().to_owned()),
+            Self::Form => match payload.value() {
+                Some(object @ Value::Object(_)) => {
+                    let mut pairs = Serializer::new(String::new());
+                    flatten("", object, &mut pairs);
+                    Ok(pairs.finish())
+                }
+                _ => Err("a form body needs a JSON object as the payload".to_owned()),
+            },
+        }
+    }
+}
+
+fn flatten(name: &str, value: &Value, pairs: &mut Serializer<'_, String>) {
+    let inner = |part: &str| match name {
+        "" => part.to_owned(),
+        _ => format!("{name}[{part}]"),
+    };
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_unstable_by_key(|(name, _)| name.as_bytes());
+            for (part, field) in fields {
+                flatten(&inner(part), field, pairs);
+            }
+        }
+        Value::Array(items) => {
+            for (n, item) in items.iter().enumerate() {
+                flatten(&inner(&n.to_string()), item, pairs);
+            }
+        }
+        scalar => {
+            pairs.append_pair(name, &scalar_text(scalar).unwrap_or_default());
+        }
+    }
+}
+
+/// A scalar as it stands in a URL or form; `None` for null and for what is no scalar.
+fn scalar_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(value) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+/// Everything but the unreserved characters of RFC 3986.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
+/// A URL with `{field}` in its path, query or fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UrlTemplate {
+    parts: Vec<Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field(String),
+}
+
+/// Why a text cannot be a URL template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidTemplate(String);
+
+impl fmt::Display for InvalidTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl UrlTemplate {
+    /// Reads a template: an absolute http or https URL, its host written out.
+    pub fn new(text: &str) -> Result<Self, InvalidTemplate> {
+        let wrong = |why: &str| InvalidTemplate(format!("url: {why}"));
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (field, after) = after.split_once('}').ok_or_else(|| wrong("a { without its }"))?;
+            if field.is_empty() {
+                return Err(wrong("{} names no field"));
+            }
+            parts.push(Part::Text(before.to_owned()));
+            parts.push(Part::Field(field.to_owned()));
+            rest = after;
+        }
+        parts.push(Part::Text(rest.to_owned()));
+
+        // A payload that could choose the host could send the secret anywhere.
+        let written_out = text.split_once('{').map_or(text, |(before, _)| before);
+        let authority = written_out.split_once("://").map_or("", |(_, after)| after);
+        if text.contains('{') && !authority.contains(['/', '?', '#']) {
+            return Err(wrong("the host must be written out; fields may fill path and query"));
+        }
+        let url = Url::parse(written_out).map_err(|error| wrong(&error.to_string()))?;
+        match url.scheme() {
+            "http" | "https" if url.has_host() => Ok(Self { parts }),
+            _ => Err(wrong("only http and https URLs with a host can be called")),
+        }
+    }
+
+    /// The URL for this payload; each field percent-encoded.
+    pub(super) fn fill(&self, payload: &Payload) -> Result<Url, String> {
+        let mut text = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(part) => text.push_str(part),
+                Part::Field(name) => {
+                    let value = payload.value().and_then(|value| value.get(name));
+                    let value = value.and_then(scalar_text).ok_or_else(|| {
+                        format!("the url needs the payload's field {name:?} as text or a number")
+                    })?;
+                    // A URL's parser would walk up the path.
+                    if value == "." || value == ".." {
+                        return Err(format!(
+                            "the payload's field {name:?} cannot be a path's dots"
+                        ));
+                    }
+                    text.extend(utf8_percent_encode(&value, ENCODED));
+                }
+            }
+        }
+        Url::parse(&text).map_err(|error| format!("the url cannot be filled: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(body: &str) -> Payload {
+        Payload::json(body).unwrap()
+    }
+
+    #[test]
+    fn a_form_is_sorted_and_nested_with_brackets() {
+        let body = payload(r#"{"b":{"y":[1,"a b"],"x":null},"a":true}"#);
+        let form = BodyForm::Form.write(&body).unwrap();
+        assert_eq!(form, "a=true&b%5Bx%5D=&b%5By%5D%5B0%5D=1&b%5By%5D%5B1%5D=a+b");
+        assert!(BodyForm::Form.write(&payload("[1]")).is_err());
+    }
+
+    #[test]
+    fn two_ways_of_writing_one_payload_give_the_same_bytes() {
+        let write = |body| BodyForm::Json.write(&payload(body)).unwrap();
+        assert_eq!(write(r#"{"b":1, "a":2}"#), write(r#"{"a":2,"b":1}"#));
+    }
+
+    #[test]
+    fn fields_are_percent_encoded_and_stay_in_their_place() {
+        let url = UrlTemplate::new("https://api.example.com/u/{id}?n={n}").unwrap();
+        let filled = url.fill(&payload(r#"{"id":"a/../b?x=1#y","n":5}"#)).unwrap();
+        assert_eq!(filled.as_str(), "https://api.example.com/u/a%2F..%2Fb%3Fx%3D1%23y?n=5");
+        assert!(url.fill(&payload(r#"{"id":"..","n":5}"#)).is_err());
+        assert!(url.fill(&payload(r#"{"n":5}"#)).is_err());
+        assert!(url.fill(&payload(r#"{"id":{},"n":5}"#)).is_err());
+    }
+
+    #[test]
+    fn the_host_is_not_for_the_payload_to_choose() {
+        for wrong in [
+            "https://{host}/x",
+            "https://api.{tld}",
+            "{url}",
+            "https://api.example.com{x}/",
+            "ftp://example.com/",
+            "/relative",
+            "https://example.com/{",
+            "https://example.com/{}",
+        ] {
+            assert!(UrlTemplate::new(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Side effects that declare what may happen after a crash.
+
+#[cfg(feature = "http")]
+pub mod http;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::context::{Begin, Context};
+use crate::error::HandlerError;
+use crate::protocol::EffectKey;
+
+/// The largest result of one effect that is kept. A larger one is not, and a later attempt runs
+/// the effect again, under the same key.
+pub const MAX_RESULT: usize = 16 * 1024;
+
+/// A side effect about to be declared; made by [`Context::effect`].
+///
+/// Its result is kept on the record, so that a later attempt gets it back instead of running the
+/// effect again. It is written no later than before the next effect, or with the attempt's end:
+/// one effect a job costs no extra write.
+#[derive(Debug)]
+#[must_use = "an effect does nothing until its guarantee is declared"]
+pub struct Effect {
+    context: Context,
+    name: String,
+    window: Option<Duration>,
+}
+
+impl Effect {
+    pub(crate) fn new(context: Context, name: String) -> Self {
+        Self { context, name, window: None }
+    }
+
+    /// For how long the provider remembers a key. A re-run after that could happen twice: it is
+    /// not sent, and ends as unknown.
+    pub fn window(mut self, window: Duration) -> Self {
+        self.window = Some(window);
+        self
+    }
+
+    /// **Once at the provider**: after a crash it is sent again under the same key, and the
+    /// provider knows it. Pass the key on as the provider's idempotency key, and make the request
+    /// from the payload and earlier results alone, so that it is the same each time.
+    pub async fn keyed<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<HandlerError>,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        if let Some(window) = self.window
+            && let Some(first) = self.context.first_run().await
+            && self.context.now() > first + window
+        {
+            return Err(HandlerError::unknown(format!(
+                "effect {:?} may have been sent before, and the provider's key window is over: \
+                 look it up at the provider",
+                self.name
+            )));
+        }
+        self.run(send).await
+    }
+
+    /// **At least once**: after a crash it runs again, in rare cases a second time. For effects
+    /// where that is acceptable, as with most mail.
+    pub async fn at_least_once<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<HandlerError>,
+        F: FnOnce() -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        self.run(|_| send()).await
+    }
+
+    async fn run<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<HandlerError>,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let Self { context, name, .. } = self;
+        let key = match context.begin(&name).await? {
+            Begin::Run(key) => key,
+            Begin::Done(result) => {
+                return serde_json::from_str(&result).map_err(|error| {
+                    HandlerError::terminal(format!(
+                        "the kept result of effect {name:?} no longer fits its type \
+                         (line {}, column {})",
+                        error.line(),
+                        error.column()
+                    ))
+                });
+            }
+        };
+        let begun = context.now();
+        let result = send(key).await.map_err(Into::into)?;
+        let kept = serde_json::to_string(&result).ok().filter(|json| json.len() <= MAX_RESULT);
+        context.done(&name, begun, kept).await?;
+        Ok(result)
+    }
+}

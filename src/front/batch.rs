@@ -1,0 +1,230 @@
+//! A batch: messages side by side, those of one FIFO group one after another, those of one key
+//! never at once; and for each message one disposition.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
+use tracing::{error, warn};
+
+use super::log;
+use super::message::{Asked, Message, asked};
+use super::queue::{Delay, Mark, Placed, Queue};
+use crate::protocol::{RecordId, Timestamp};
+use crate::runtime::before;
+use crate::service::{Cause, Deadline, Disposition, Ending, Outcome, Worker};
+
+/// SQS hides a message for at most this long, counted from when it was received.
+const MAX_HIDDEN_SECONDS: u64 = 43_195;
+
+/// Runs a batch and answers the ids of the messages that must be delivered again, each once.
+///
+/// Every message that is not certain to be done, or in quarantine, is in the answer; whatever is
+/// unfinished as the deadline nears is.
+pub async fn run(
+    worker: &Worker,
+    queue: &dyn Queue,
+    messages: &[Message],
+    deadline: Deadline,
+) -> Vec<String> {
+    let received = worker.clock().now();
+    let batch = Batch {
+        worker,
+        queue,
+        deadline,
+        permits: Semaphore::new(worker.concurrency()),
+        keys: Mutex::default(),
+    };
+    let mut lanes: FuturesUnordered<_> =
+        lanes(messages).into_iter().map(|lane| batch.lane(messages, lane)).collect();
+    let mut retries: BTreeMap<usize, Option<Timestamp>> =
+        (0..messages.len()).map(|at| (at, None)).collect();
+    // Every lane keeps to the deadline by itself; should one not, the answer is given without it.
+    while let Some(Some(ended)) = before(worker.clock(), deadline.told, lanes.next()).await {
+        for (at, disposition) in ended {
+            match disposition {
+                Disposition::Ack => {
+                    retries.remove(&at);
+                }
+                Disposition::Retry(when) => {
+                    retries.insert(at, when);
+                }
+                Disposition::Quarantine { .. } => {}
+            }
+        }
+    }
+    drop(lanes);
+    batch.delay(messages, &retries, received).await;
+
+    let mut reported = HashSet::new();
+    let ids = retries.into_keys().filter_map(|at| messages.get(at)).map(|message| &message.id);
+    ids.filter(|id| reported.insert(id.as_str())).cloned().collect()
+}
+
+/// Which messages wait for which: each of a standard queue for none, each of a FIFO group for the
+/// one before it.
+fn lanes(messages: &[Message]) -> Vec<Vec<usize>> {
+    let mut lanes: Vec<Vec<usize>> = Vec::new();
+    let mut groups: HashMap<&str, usize> = HashMap::new();
+    for (at, message) in messages.iter().enumerate() {
+        if message.is_fifo() {
+            let group = message.group.as_deref().unwrap_or_default();
+            let lane = *groups.entry(group).or_insert(lanes.len());
+            if let Some(lane) = lanes.get_mut(lane) {
+                lane.push(at);
+                continue;
+            }
+        }
+        lanes.push(vec![at]);
+    }
+    lanes
+}
+
+struct Batch<'a> {
+    worker: &'a Worker,
+    queue: &'a dyn Queue,
+    deadline: Deadline,
+    permits: Semaphore,
+    keys: Mutex<HashMap<RecordId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Batch<'_> {
+    /// Runs messages in order, up to the first that must come again: what follows it in its group
+    /// must not overtake it, and becomes visible with it.
+    async fn lane(&self, messages: &[Message], lane: Vec<usize>) -> Vec<(usize, Disposition)> {
+        let mut ended = Vec::with_capacity(lane.len());
+        let mut stopped: Option<Option<Timestamp>> = None;
+        for at in lane {
+            let Some(message) = messages.get(at) else {
+                continue;
+            };
+            let disposition = match stopped {
+                Some(when) => Disposition::Retry(when),
+                None => self.message(message).await,
+            };
+            if let Disposition::Retry(when) = disposition {
+                stopped = Some(when);
+            }
+            ended.push((at, disposition));
+        }
+        ended
+    }
+
+    async fn message(&self, message: &Message) -> Disposition {
+        let begun = self.worker.clock().now();
+        let outcome = self.run(message).await;
+        let disposition = match outcome.disposition(self.worker.clock().now()) {
+            Disposition::Quarantine { cause, mark } => {
+                let placed = self.quarantine(message, &outcome, cause).await;
+                if let (true, Some(parked)) = (placed, mark) {
+                    self.mark(message, &parked).await;
+                }
+                if placed { Disposition::Ack } else { Disposition::Retry(None) }
+            }
+            decided => decided,
+        };
+        log::ended(message, &outcome, &disposition, begun, self.worker.clock().now());
+        disposition
+    }
+
+    async fn run(&self, message: &Message) -> Outcome {
+        let delivery = match asked(message) {
+            Asked::Job(delivery) => delivery,
+            Asked::Nothing => return Outcome::of(Ending::Ignored),
+            Asked::Unclear(why) => return Outcome::of(Ending::Undecodable(why)),
+        };
+        let id = self.worker.record_id(&delivery);
+        let not_started = || Outcome {
+            id: Some(id.clone()),
+            job: Some(delivery.job.clone()),
+            ..Outcome::of(Ending::NotStarted)
+        };
+        let key = self.key(&id);
+        let turn = async {
+            let turn = key.lock().await;
+            (turn, self.permits.acquire().await)
+        };
+        match before(self.worker.clock(), self.deadline.stop, turn).await {
+            None => not_started(),
+            Some(_turn) => self.worker.handle(delivery.clone(), self.deadline).await,
+        }
+    }
+
+    /// The lock of one key in this batch: a second message with it waits for the first.
+    fn key(&self, id: &RecordId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        keys.entry(id.clone()).or_default().clone()
+    }
+
+    /// Whether the message is in quarantine for certain. If not, it is left to the queue's own
+    /// redrive policy, which counts deliveries.
+    async fn quarantine(&self, message: &Message, outcome: &Outcome, cause: Cause) -> bool {
+        let clock = self.worker.clock();
+        let mark = Mark::new(outcome, cause, clock.now());
+        let key_digest = outcome.id.as_ref().map(|id| id.as_str());
+        let about = (message.id.as_str(), key_digest, mark.cause.as_str());
+        match before(clock, self.deadline.told, self.queue.quarantine(message, &mark)).await {
+            Some(Ok(Placed::Sent)) => true,
+            Some(Ok(Placed::Left(why))) => {
+                warn!(
+                    message_id = about.0,
+                    key_digest = about.1,
+                    cause = about.2,
+                    why,
+                    "left to the queue's redrive policy"
+                );
+                false
+            }
+            Some(Err(error)) => {
+                error!(message_id = about.0, key_digest = about.1, cause = about.2, %error, "not quarantined; it will come again");
+                false
+            }
+            None => {
+                error!(
+                    message_id = about.0,
+                    key_digest = about.1,
+                    cause = about.2,
+                    "not quarantined in time; it will come again"
+                );
+                false
+            }
+        }
+    }
+
+    /// A crash before this leaves the record `pending`: a second copy in quarantine, never none.
+    async fn mark(&self, message: &Message, parked: &crate::protocol::Held) {
+        let marked = self.worker.mark_quarantined(parked, self.deadline.told).await;
+        if let Err(error) = marked {
+            warn!(message_id = message.id, %error, "quarantined, but not marked so");
+        }
+    }
+
+    async fn delay(
+        &self,
+        messages: &[Message],
+        retries: &BTreeMap<usize, Option<Timestamp>>,
+        received: Timestamp,
+    ) {
+        let now = self.worker.clock().now();
+        let most = MAX_HIDDEN_SECONDS.saturating_sub(now.since(received).as_secs());
+        let seconds = |when: Timestamp| when.remaining(now).as_millis().div_ceil(1000);
+        let delays: Vec<_> = retries
+            .iter()
+            .filter_map(|(at, when)| {
+                let seconds = u64::try_from(seconds((*when)?)).unwrap_or(most).min(most);
+                let seconds = u32::try_from(seconds).unwrap_or_default();
+                Some(Delay { message: messages.get(*at)?, seconds })
+            })
+            .collect();
+        if delays.is_empty() {
+            return;
+        }
+        // Half of what is left, so that the answer itself is never late.
+        let until = now + self.deadline.hard.since(now) / 2;
+        if before(self.worker.clock(), until, self.queue.delay(delays)).await.is_none() {
+            warn!("visibility timeouts were not set in time; messages come back by their own");
+        }
+    }
+}

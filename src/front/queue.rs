@@ -1,0 +1,72 @@
+//! What a front asks of the queue a message came from.
+
+use async_trait::async_trait;
+use serde::Serialize;
+
+use super::message::Message;
+use crate::error::{Error, kept_text};
+use crate::protocol::Timestamp;
+use crate::service::{Cause, Outcome};
+
+/// The attribute that says why a message is in quarantine. For people: nothing here reads it.
+pub const QUARANTINE_ATTRIBUTE: &str = "onlyonce-quarantine";
+
+/// A queue: hides messages for a while, and takes those that nobody can run.
+#[async_trait]
+pub trait Queue: Send + Sync + 'static {
+    /// Puts a copy of the message where a person finds it.
+    async fn quarantine(&self, message: &Message, mark: &Mark) -> Result<Placed, Error>;
+
+    /// Sets when messages are delivered again. Best effort: without it a message comes back when
+    /// its visibility timeout ends.
+    async fn delay(&self, delays: Vec<Delay<'_>>);
+}
+
+/// What became of a message that was to be put in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placed {
+    /// It is there, for certain.
+    Sent,
+    /// It cannot be put there by us, for this reason: the queue's own redrive policy moves it.
+    Left(&'static str),
+}
+
+/// A message to be delivered again after `seconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay<'a> {
+    /// The message.
+    pub message: &'a Message,
+    /// Whole seconds from now.
+    pub seconds: u32,
+}
+
+/// Why a message is in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mark {
+    /// The job's name, if it is known.
+    pub job: Option<String>,
+    /// The digest that stands for the key, if there was one.
+    pub key: Option<String>,
+    /// The fencing token of the claim that gave up.
+    pub token: Option<u64>,
+    /// `failed`, `unknown`, `mismatch` or `undecodable`.
+    pub cause: String,
+    /// What went wrong and what can be done; at most 1 KB.
+    pub error: String,
+    /// When, in milliseconds since the Unix epoch.
+    pub at: u64,
+}
+
+impl Mark {
+    /// The mark for an outcome.
+    pub fn new(outcome: &Outcome, cause: Cause, now: Timestamp) -> Self {
+        Self {
+            job: outcome.job.clone(),
+            key: outcome.id.as_ref().map(ToString::to_string),
+            token: outcome.token,
+            cause: cause.to_string(),
+            error: kept_text(&outcome.explanation(), ""),
+            at: now.millis(),
+        }
+    }
+}

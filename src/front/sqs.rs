@@ -1,0 +1,222 @@
+//! SQS behind the front: visibility timeouts and the quarantine queue.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use async_trait::async_trait;
+use aws_config::SdkConfig;
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::primitives::Blob;
+use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue};
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::message::{Attribute, AttributeValue, Message};
+use super::queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
+use crate::error::{Error, ErrorKind};
+
+/// A message with its attributes: 1 MiB.
+const MAX_MESSAGE: usize = 1024 * 1024;
+/// Attributes on one message.
+const MAX_ATTRIBUTES: usize = 10;
+/// Entries in one batch call.
+const MAX_ENTRIES: usize = 10;
+
+/// SQS, for messages of any queue of one account and Region.
+pub struct SqsQueue {
+    client: Client,
+    queue_url: Option<String>,
+    dlq_url: Option<String>,
+    /// Queue URLs by ARN, each looked up once.
+    urls: Mutex<HashMap<String, String>>,
+}
+
+impl SqsQueue {
+    /// SQS by these settings, without a quarantine queue.
+    pub fn new(sdk: &SdkConfig) -> Self {
+        Self { client: Client::new(sdk), queue_url: None, dlq_url: None, urls: Mutex::default() }
+    }
+
+    /// Uses this URL for visibility timeouts instead of looking it up from the event's ARN.
+    #[must_use]
+    pub fn queue_url(mut self, url: Option<String>) -> Self {
+        self.queue_url = url;
+        self
+    }
+
+    /// Where messages that nobody can run go. Without one they are left to the redrive policy of
+    /// the queue they came from.
+    #[must_use]
+    pub fn dlq_url(mut self, url: Option<String>) -> Self {
+        self.dlq_url = url;
+        self
+    }
+
+    async fn url_of(&self, message: &Message) -> Option<String> {
+        if let Some(url) = &self.queue_url {
+            return Some(url.clone());
+        }
+        let arn = message.source_arn.as_deref()?;
+        let mut urls = self.urls.lock().await;
+        if let Some(url) = urls.get(arn) {
+            return Some(url.clone());
+        }
+        // arn:aws:sqs:region:account:name
+        let parts: Vec<&str> = arn.split(':').collect();
+        let (account, name) = (parts.get(4)?, parts.get(5)?);
+        let found = self
+            .client
+            .get_queue_url()
+            .queue_name(*name)
+            .queue_owner_aws_account_id(*account)
+            .send()
+            .await;
+        match found.map(|found| found.queue_url) {
+            Ok(Some(url)) => {
+                urls.insert(arn.to_owned(), url.clone());
+                Some(url)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                let error = Error::new(ErrorKind::Queue, "get queue url").with_source(error);
+                warn!(%error, "set ONLYONCE_QUEUE_URL, or allow sqs:GetQueueUrl");
+                None
+            }
+        }
+    }
+
+    /// Hides up to ten messages, and answers which did not work and may be tried again.
+    async fn hide(&self, url: &str, delays: &[Delay<'_>]) -> Result<Vec<usize>, Error> {
+        let entry = |(n, delay): (usize, &Delay<'_>)| {
+            ChangeMessageVisibilityBatchRequestEntry::builder()
+                .id(n.to_string())
+                .receipt_handle(delay.message.receipt.as_deref().unwrap_or_default())
+                .visibility_timeout(i32::try_from(delay.seconds).unwrap_or(i32::MAX))
+                .build()
+        };
+        let fault = |error| Error::new(ErrorKind::Queue, "set visibility").with_source(error);
+        let entries = delays.iter().enumerate().map(entry).collect::<Result<_, _>>();
+        let answer = self
+            .client
+            .change_message_visibility_batch()
+            .queue_url(url)
+            .set_entries(Some(entries.map_err(|error| fault(Box::new(error)))?))
+            .send()
+            .await
+            .map_err(|error| Error::new(ErrorKind::Queue, "set visibility").with_source(error))?;
+        let mut again = Vec::new();
+        for failed in answer.failed {
+            let at: Option<usize> = failed.id.parse().ok();
+            let message_id = at.and_then(|at| delays.get(at)).map(|d| d.message.id.as_str());
+            match at {
+                Some(at) if !failed.sender_fault => again.push(at),
+                _ => warn!(message_id, code = failed.code, "its visibility timeout was not set"),
+            }
+        }
+        Ok(again)
+    }
+}
+
+#[async_trait]
+impl Queue for SqsQueue {
+    async fn quarantine(&self, message: &Message, mark: &Mark) -> Result<Placed, Error> {
+        let Some(url) = &self.dlq_url else {
+            return Ok(Placed::Left("ONLYONCE_DLQ_URL is not set"));
+        };
+        let Some(body) = message.body.as_deref().filter(|body| !body.is_empty()) else {
+            return Ok(Placed::Left("a message without a body cannot be sent"));
+        };
+        let mark_text = serde_json::to_string(mark).map_err(|error| {
+            Error::new(ErrorKind::Queue, "write the quarantine mark").with_source(error)
+        })?;
+        let mut attributes = message.attributes.clone();
+        attributes.insert(QUARANTINE_ATTRIBUTE.to_owned(), Attribute::text(mark_text));
+        if attributes.len() > MAX_ATTRIBUTES {
+            return Ok(Placed::Left("it has ten attributes already, and no room for the mark"));
+        }
+        let size = body.len() + attributes.iter().map(size).sum::<usize>();
+        if size > MAX_MESSAGE {
+            return Ok(Placed::Left("with the mark it would be over 1 MiB"));
+        }
+        let attributes = attributes
+            .into_iter()
+            .map(|(name, attribute)| Ok((name, encode(attribute)?)))
+            .collect::<Result<_, aws_sdk_sqs::error::BuildError>>()
+            .map_err(|error| Error::new(ErrorKind::Queue, "quarantine").with_source(error))?;
+        let mut send = self
+            .client
+            .send_message()
+            .queue_url(url)
+            .message_body(body)
+            .set_message_attributes(Some(attributes));
+        if url.ends_with(".fifo") {
+            // The same failure sent twice is one message; a later failure is another.
+            let once = match (&mark.key, mark.token) {
+                (Some(key), Some(token)) => format!("{key}-{token}"),
+                _ => message.id.clone(),
+            };
+            send = send
+                .message_group_id(message.group.as_deref().unwrap_or("onlyonce"))
+                .message_deduplication_id(once);
+        }
+        send.send()
+            .await
+            .map(|_| Placed::Sent)
+            .map_err(|error| Error::new(ErrorKind::Queue, "quarantine").with_source(error))
+    }
+
+    async fn delay(&self, delays: Vec<Delay<'_>>) {
+        let mut by_queue: HashMap<Option<&str>, Vec<Delay<'_>>> = HashMap::new();
+        for delay in delays.into_iter().filter(|delay| delay.message.receipt.is_some()) {
+            by_queue.entry(delay.message.source_arn.as_deref()).or_default().push(delay);
+        }
+        for delays in by_queue.into_values() {
+            let Some(first) = delays.first() else {
+                continue;
+            };
+            let Some(url) = self.url_of(first.message).await else {
+                continue;
+            };
+            for chunk in delays.chunks(MAX_ENTRIES) {
+                let again = match self.hide(&url, chunk).await {
+                    Ok(again) => again,
+                    Err(error) => {
+                        warn!(%error, "messages come back by their own visibility timeout");
+                        continue;
+                    }
+                };
+                let again: Vec<_> = again.iter().filter_map(|at| chunk.get(*at)).copied().collect();
+                if again.is_empty() {
+                    continue;
+                }
+                if let Ok(still) = self.hide(&url, &again).await
+                    && !still.is_empty()
+                {
+                    warn!(messages = still.len(), "their visibility timeouts were not set");
+                }
+            }
+        }
+    }
+}
+
+fn size((name, attribute): (&String, &Attribute)) -> usize {
+    let value = match &attribute.value {
+        AttributeValue::Text(text) => text.len(),
+        AttributeValue::Binary(bytes) => bytes.len(),
+    };
+    name.len() + attribute.data_type.len() + value
+}
+
+fn encode(attribute: Attribute) -> Result<MessageAttributeValue, aws_sdk_sqs::error::BuildError> {
+    let built = MessageAttributeValue::builder().data_type(attribute.data_type);
+    match attribute.value {
+        AttributeValue::Text(text) => built.string_value(text).build(),
+        AttributeValue::Binary(bytes) => built.binary_value(Blob::new(bytes)).build(),
+    }
+}
+
+impl fmt::Debug for SqsQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqsQueue").field("dlq_url", &self.dlq_url).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,97 @@
+//! The store with a time limit: tries again what may be tried again, and tells a lost reply from
+//! a lost lease.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{ConditionalWrite, Conflict, Timestamp, resolve_conflict};
+use crate::runtime::{Clock, Entropy, before, brief_pause};
+use crate::store::{Commit, StagedWrite, Store};
+
+/// A store and what is needed to wait for it.
+#[derive(Clone)]
+pub(crate) struct Commits {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+}
+
+/// How often a write is sent at most.
+const TRIES: u32 = 4;
+
+/// What became of a settling write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// It landed, now or before.
+    Applied,
+    /// The claim is over.
+    LostLease,
+    /// The staged write at this index refused its condition.
+    Refused(usize),
+}
+
+impl Commits {
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
+        Self { store, clock, entropy }
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    pub fn clock(&self) -> &dyn Clock {
+        self.clock.as_ref()
+    }
+
+    pub fn entropy(&self) -> &dyn Entropy {
+        self.entropy.as_ref()
+    }
+
+    /// Sends the write until its outcome is certain, at most four times and not after `until`.
+    /// Sending it again is safe: its condition holds once.
+    pub async fn commit(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+        until: Timestamp,
+    ) -> Result<Commit, Error> {
+        let mut last = Error::new(ErrorKind::StoreUnavailable, "commit")
+            .with_id(&write.id)
+            .with_detail("no time was left to send it");
+        for attempt in 0..TRIES {
+            if self.clock.now() >= until {
+                break;
+            }
+            match before(self.clock(), until, self.store.commit(write, staged)).await {
+                Some(Err(error)) if error.is_retryable() => last = error,
+                Some(certain) => return certain,
+                None => {
+                    last = Error::new(ErrorKind::StoreUnavailable, "commit")
+                        .with_id(&write.id)
+                        .with_detail("no answer within the attempt's time");
+                    break;
+                }
+            }
+            let pause = brief_pause(attempt, self.entropy.jitter());
+            self.clock.sleep_until((self.clock.now() + pause).min(until)).await;
+        }
+        Err(last)
+    }
+
+    /// Sends a write of a claim in hand.
+    pub async fn settle(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+        until: Timestamp,
+    ) -> Result<Settled, Error> {
+        Ok(match self.commit(write, staged, until).await? {
+            Commit::Applied => Settled::Applied,
+            Commit::Refused { index } => Settled::Refused(index),
+            Commit::Conflict(current) => match resolve_conflict(write, current.as_deref()) {
+                Conflict::Applied => Settled::Applied,
+                Conflict::LostLease => Settled::LostLease,
+            },
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! A worker: jobs, a store, and the time and randomness they run on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::{Layer, Service};
+
+use super::Commits;
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::handler::{Call, Job, JobService, Reply, Router};
+use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
+use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
+use crate::store::Store;
+
+/// A message that names a job and a key.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// The job's name.
+    pub job: String,
+    /// Names the operation.
+    pub key: IdempotencyKey,
+    /// The payload as it came.
+    pub body: String,
+    /// The queue's id of the message.
+    pub message_id: Option<String>,
+    /// When it was enqueued, if the queue says so.
+    pub enqueued_at: Option<Timestamp>,
+}
+
+/// The time an invocation has. Everything in it ends before `hard`, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// Nothing is claimed any more, and handlers are stopped.
+    pub stop: Timestamp,
+    /// Attempts are settled: no record is written any more.
+    pub settled: Timestamp,
+    /// The queue has been told what to do with each message; what is left is to answer.
+    pub told: Timestamp,
+    /// The platform ends the invocation.
+    pub hard: Timestamp,
+}
+
+impl Deadline {
+    /// The time left at `now` until the platform ends the invocation at `hard`. The margin kept to
+    /// settle and answer is 2 s, or a tenth of the time left where that is less.
+    pub fn new(now: Timestamp, hard: Timestamp) -> Self {
+        let stop = handler_stop(now, hard);
+        let margin = hard.since(stop);
+        Self { stop, settled: hard - margin / 2, told: hard - margin / 4, hard }
+    }
+}
+
+/// Runs jobs once per key.
+///
+/// For each message: one conditional write claims its key, the handler runs, one more records the
+/// completion. A duplicate costs one failed write and no read.
+#[derive(Clone)]
+pub struct Worker {
+    pub(super) jobs: Arc<Router>,
+    pub(super) commits: Commits,
+    pub(super) namespace: String,
+    pub(super) skew: Duration,
+    concurrency: usize,
+}
+
+impl Worker {
+    /// A worker that keeps its records in `store`.
+    pub fn builder(store: impl Store) -> WorkerBuilder {
+        Self::builder_shared(Arc::new(store))
+    }
+
+    /// A worker that keeps its records in a store somebody else looks at, too.
+    pub fn builder_shared(store: Arc<dyn Store>) -> WorkerBuilder {
+        WorkerBuilder {
+            store,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(OsEntropy),
+            namespace: "default".to_owned(),
+            skew: Duration::from_secs(5),
+            concurrency: 32,
+            layers: Vec::new(),
+        }
+    }
+
+    /// How many jobs of a batch run at once.
+    pub fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    /// The worker's clock.
+    pub fn clock(&self) -> &dyn Clock {
+        self.commits.clock()
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("jobs", &self.jobs).finish_non_exhaustive()
+    }
+}
+
+type Wrap = Box<dyn Fn(Job) -> Job>;
+
+/// A [`Worker`] in the making.
+pub struct WorkerBuilder {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    namespace: String,
+    skew: Duration,
+    concurrency: usize,
+    layers: Vec<Wrap>,
+}
+
+impl WorkerBuilder {
+    /// How many jobs of a batch run at once; 32 by default.
+    #[must_use]
+    pub fn concurrency(mut self, jobs: usize) -> Self {
+        self.concurrency = jobs.max(1);
+        self
+    }
+
+    /// Separates deployments that share a table; `default` by default.
+    #[must_use]
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// How far the clocks of workers may differ; 5 s by default. A take-over waits this much
+    /// longer than the lease.
+    #[must_use]
+    pub fn skew(mut self, skew: Duration) -> Self {
+        self.skew = skew;
+        self
+    }
+
+    /// Where time comes from; the machine's clock by default.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Where randomness comes from; the operating system by default.
+    #[must_use]
+    pub fn entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
+        self.entropy = entropy;
+        self
+    }
+
+    /// Wraps every job's handler in a tower layer, inside the claim. Later layers are further out.
+    #[must_use]
+    pub fn layer<L>(mut self, layer: L) -> Self
+    where
+        L: Layer<JobService> + 'static,
+        L::Service: Service<Call, Response = Reply> + Clone + Send + Sync + 'static,
+        <L::Service as Service<Call>>::Error: Into<BoxError>,
+        <L::Service as Service<Call>>::Future: Send + 'static,
+    {
+        self.layers.push(Box::new(move |job| job.layer(&layer)));
+        self
+    }
+
+    /// The worker for these jobs. Refuses two jobs of one name.
+    pub fn build(self, jobs: Router) -> Result<Worker, Error> {
+        if let Some(name) = jobs.name_twice() {
+            return Err(Error::new(ErrorKind::Config, "build the worker")
+                .with_detail(format!("job {name:?} is there twice; rename or remove one")));
+        }
+        let jobs = self.layers.iter().fold(jobs, |jobs, wrap| jobs.map(wrap));
+        Ok(Worker {
+            jobs: Arc::new(jobs),
+            commits: Commits::new(self.store, self.clock, self.entropy),
+            namespace: self.namespace,
+            skew: self.skew,
+            concurrency: self.concurrency,
+        })
+    }
+}
+
+impl fmt::Debug for WorkerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerBuilder").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
