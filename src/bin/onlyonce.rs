@@ -1,0 +1,225 @@
+//! The operator's command.
+//!
+//! Exit status: 0 = fine, 1 = findings or failure, 2 = wrong usage.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use comfy_table::{ContentArrangement, Table};
+use onlyonce::BoxError;
+use onlyonce::config::{Settings, StoreSetting};
+use onlyonce::handler::Router;
+use onlyonce::ops::{self, Line, RecordView};
+use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
+use onlyonce::runtime::SystemClock;
+use onlyonce::sdk;
+use onlyonce::store::DynamoStore;
+use serde::Serialize;
+
+/// Run SQS jobs once per key.
+#[derive(Parser)]
+#[command(
+    version,
+    after_help = "Settings come from ONLYONCE_STORE, ONLYONCE_JOBS, \
+    ONLYONCE_NAMESPACE and ONLYONCE_QUEUE_URL, and from the variables of every AWS SDK."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+    /// Print JSON: one document, or one line per entry of a list.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Check the jobs file, and make the table if it is not there.
+    #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup")]
+    Setup,
+    /// Send messages, one per line of JSON.
+    #[command(after_help = "Example:\n  echo '{\"job\":\"user.welcome\",\
+        \"idempotency-key\":\"user:42:welcome:v1\",\"body\":{\"user_id\":42}}' | onlyonce send")]
+    Send {
+        /// The file; standard input by default.
+        file: Option<PathBuf>,
+        /// The queue; ONLYONCE_QUEUE_URL by default.
+        #[arg(long)]
+        queue_url: Option<String>,
+    },
+    /// Show one record.
+    #[command(after_help = "Example:\n  onlyonce inspect user.welcome user:42:welcome:v1")]
+    Inspect {
+        /// The job's name, or the 64 digits of a key digest from a log line.
+        job: String,
+        /// The key; left out with a digest.
+        key: Option<String>,
+    },
+    /// List records that wait for a retry or a person.
+    #[command(after_help = "Example:\n  onlyonce list failed --limit 20")]
+    List {
+        /// Which.
+        status: Parked,
+        /// How many at most.
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Parked {
+    Released,
+    Failed,
+    Unknown,
+}
+
+impl From<Parked> for Status {
+    fn from(parked: Parked) -> Self {
+        match parked {
+            Parked::Released => Self::Released,
+            Parked::Failed => Self::Failed,
+            Parked::Unknown => Self::Unknown,
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let is_json = arguments.json;
+    match run(arguments).await {
+        Ok(code) => code,
+        Err(error) if is_json => {
+            eprintln!("{}", serde_json::json!({ "error": error.to_string() }));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("onlyonce: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
+    let settings = Settings::from_env()?;
+    let is_json = arguments.json;
+    match arguments.verb {
+        Verb::Setup => setup(&settings, is_json).await,
+        Verb::Send { file, queue_url } => {
+            let url = queue_url
+                .or(settings.queue_url)
+                .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
+            send(&url, file, is_json).await
+        }
+        Verb::Inspect { job, key } => {
+            let id = match key {
+                Some(key) => RecordId::new(&settings.namespace, &job, &IdempotencyKey::new(key)?),
+                None => RecordId::from_hex(&job)
+                    .ok_or("give a job and a key, or a key digest of 64 hex digits")?,
+            };
+            inspect(&settings, &id, is_json).await
+        }
+        Verb::List { status, limit } => list(&settings, status.into(), limit, is_json).await,
+    }
+}
+
+async fn store(settings: &Settings) -> Result<DynamoStore, BoxError> {
+    match &settings.store {
+        StoreSetting::DynamoDb { table } => Ok(DynamoStore::new(&sdk::load().await, table)),
+        StoreSetting::Memory => {
+            Err("memory: is gone with its process; set ONLYONCE_STORE=dynamodb://TABLE".into())
+        }
+    }
+}
+
+async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
+    Router::from_jobs_file(&settings.jobs)?;
+    let made = store(settings).await?.create_table(&SystemClock).await?;
+    if is_json {
+        println!("{}", serde_json::json!({ "jobs": settings.jobs, "table_made": made }));
+    } else {
+        println!("jobs file {} is fine", settings.jobs.display());
+        println!("the table {}", if made { "is made" } else { "was there already" });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCode, BoxError> {
+    let text = match file {
+        Some(path) => std::fs::read_to_string(&path)
+            .map_err(|error| format!("{}: {error}", path.display()))?,
+        None => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text)?;
+            text
+        }
+    };
+    // All of them are read before any is sent.
+    let mut lines = Vec::new();
+    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        lines.push(Line::read(line).map_err(|error| format!("line {}: {error}", n + 1))?);
+    }
+    let sdk = sdk::load().await;
+    for line in &lines {
+        let sent = ops::send(&sdk, url, line).await?;
+        if is_json {
+            print_json(&sent)?;
+        } else {
+            println!("{}  {}", sent.message_id.as_deref().unwrap_or("-"), sent.job);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {
+    let Some(record) = ops::inspect(&store(settings).await?, id).await? else {
+        return Err(format!("there is no record {id} in this table").into());
+    };
+    if is_json {
+        print_json(&record)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    if let serde_json::Value::Object(fields) = serde_json::to_value(&record)? {
+        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            table.add_row([name, text]);
+        }
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(
+    settings: &Settings,
+    status: Status,
+    limit: usize,
+    is_json: bool,
+) -> Result<ExitCode, BoxError> {
+    let store = store(settings).await?;
+    let records = ops::list(&store, &settings.namespace, status, limit).await?;
+    if is_json {
+        records.iter().try_for_each(print_json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["job", "key", "attempt", "quarantine", "error"]);
+    for RecordView { job, key, attempt, quarantine, error, .. } in &records {
+        table.add_row([
+            job.clone(),
+            key.clone(),
+            attempt.to_string(),
+            quarantine.unwrap_or("-").to_owned(),
+            error.clone().unwrap_or_default(),
+        ]);
+    }
+    println!("{table}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), BoxError> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What a job's table says of its effect, checked and made into a job.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use reqwest::header::{HeaderName, HeaderValue};
+
+use super::jobs_file::{Env, JobTable, SecretTable};
+use crate::effect::http::{BodyForm, Guarantee, HttpEffect, UrlTemplate};
+use crate::handler::Job;
+
+/// What an attempt needs beside the request itself: claiming is over, settling is to come.
+const AROUND_THE_REQUEST: Duration = Duration::from_secs(5);
+
+const GUARANTEES: [&str; 5] =
+    ["transactional", "keyed", "reconcile", "at-least-once", "at-most-once"];
+
+impl JobTable {
+    /// The job, or everything that is wrong with its effect.
+    pub fn effect_job(&self, name: &str, env: Env<'_>) -> Result<Job, Vec<String>> {
+        let mut wrong = Vec::new();
+        match self.effect.as_deref() {
+            Some("http") => {}
+            Some(other) => {
+                wrong.push(format!("effect {other:?} is not known; this version has \"http\""));
+            }
+            None => wrong.push("no effect is named; add effect = \"http\"".to_owned()),
+        }
+        let guarantee = keep(self.guarantee(), &mut wrong);
+        let method = keep(self.method(), &mut wrong);
+        let url = keep(self.url(), &mut wrong);
+        let secret = keep(self.secret(env), &mut wrong);
+        let allow_hosts: Vec<_> =
+            self.allow_hosts.iter().filter_map(|host| keep(host.parse(), &mut wrong)).collect();
+        let body = method.as_ref().and_then(|method| keep(self.body(method), &mut wrong));
+        let (Some(guarantee), Some(method), Some(url), Some(secret), Some(body), true) =
+            (guarantee, method, url, secret, body, wrong.is_empty())
+        else {
+            return Err(wrong);
+        };
+        let timeout = self.timeout.unwrap_or(Duration::from_secs(10));
+        let effect = HttpEffect { method, url, body, guarantee, secret, timeout, allow_hosts };
+        let job = Job::from_calls(name, move |call| {
+            let effect = effect.clone();
+            async move { effect.run(call).await }
+        });
+        let job = job.timeout(timeout + AROUND_THE_REQUEST);
+        Ok(if body == Some(BodyForm::Raw) { job.raw() } else { job })
+    }
+
+    fn guarantee(&self) -> Result<Guarantee, String> {
+        match self.guarantee.as_deref() {
+            Some("keyed") => {
+                let name = self.key_header.as_deref().unwrap_or("Idempotency-Key");
+                let header = name
+                    .parse()
+                    .map_err(|_| format!("key_header {name:?} is not a header's name"))?;
+                Ok(Guarantee::Keyed { header, window: self.key_window })
+            }
+            Some("at-least-once") if self.key_header.is_some() || self.key_window.is_some() => {
+                Err("key_header and key_window go with guarantee = \"keyed\"; change the \
+                     guarantee, or remove them"
+                    .to_owned())
+            }
+            Some("at-least-once") => Ok(Guarantee::AtLeastOnce),
+            Some(other) if GUARANTEES.contains(&other) => Err(format!(
+                "the http effect cannot give guarantee {other:?}; it gives \"keyed\" (the provider \
+                 remembers the key) or \"at-least-once\""
+            )),
+            Some(other) => Err(format!(
+                "guarantee {other:?} is not known; write \"keyed\" or \"at-least-once\""
+            )),
+            None => Err("no guarantee is named: say what may happen after a crash, with \
+                         guarantee = \"keyed\" (the provider remembers the key) or \
+                         \"at-least-once\" (rare duplicates are acceptable)"
+                .to_owned()),
+        }
+    }
+
+    fn method(&self) -> Result<Method, String> {
+        match self.method.as_deref().unwrap_or("POST") {
+            "POST" => Ok(Method::POST),
+            "PUT" => Ok(Method::PUT),
+            "PATCH" => Ok(Method::PATCH),
+            "DELETE" => Ok(Method::DELETE),
+            "GET" => Ok(Method::GET),
+            other => {
+                Err(format!("method {other:?} is not known; write POST, PUT, PATCH, DELETE or GET"))
+            }
+        }
+    }
+
+    fn url(&self) -> Result<UrlTemplate, String> {
+        let url = self.url.as_deref().ok_or("no url is given; add url = \"https://...\"")?;
+        UrlTemplate::new(url).map_err(|error| error.to_string())
+    }
+
+    /// `Some(None)` sends no body.
+    fn body(&self, method: &Method) -> Result<Option<BodyForm>, String> {
+        let takes_body = [Method::POST, Method::PUT, Method::PATCH].contains(method);
+        match self.body.as_deref() {
+            None if !takes_body => Ok(None),
+            Some(_) if !takes_body => Err(format!("a {method} request has no body; remove body")),
+            None | Some("json") => Ok(Some(BodyForm::Json)),
+            Some("form") => Ok(Some(BodyForm::Form)),
+            Some("raw") => Ok(Some(BodyForm::Raw)),
+            Some(other) => {
+                Err(format!("body {other:?} is not known; write \"json\", \"form\" or \"raw\""))
+            }
+        }
+    }
+
+    fn secret(&self, env: Env<'_>) -> Result<Option<(HeaderName, HeaderValue)>, String> {
+        let Some(SecretTable { header, env: variable }) = &self.secret else {
+            return Ok(None);
+        };
+        let name: HeaderName = header
+            .parse()
+            .map_err(|_| format!("secret header {header:?} is not a header's name"))?;
+        let value = env(variable).filter(|value| !value.is_empty()).ok_or_else(|| {
+            format!("the secret's variable {variable} is not set; set it in the environment")
+        })?;
+        let mut value = HeaderValue::from_str(&value).map_err(|_| {
+            format!("the secret in {variable} has characters that no header can carry")
+        })?;
+        value.set_sensitive(true);
+        Ok(Some((name, value)))
+    }
+}
+
+fn keep<T>(result: Result<T, String>, wrong: &mut Vec<String>) -> Option<T> {
+    result.map_err(|text| wrong.push(text)).ok()
+}

@@ -1,0 +1,191 @@
+//! `jobs.toml`: jobs that need no Rust.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+
+use super::fault::Faults;
+use crate::handler::{Job, Router};
+use crate::protocol::{Retention, RetryPolicy};
+
+/// Looks a variable of the environment up.
+pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobsFile {
+    #[serde(default)]
+    defaults: Defaults,
+    #[serde(default)]
+    job: BTreeMap<String, Spanned<JobTable>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Defaults {
+    retention: Option<RetentionText>,
+    retry: Option<RetryTable>,
+}
+
+/// What every job has, and below it what its effect takes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct JobTable {
+    pub effect: Option<String>,
+    pub guarantee: Option<String>,
+    retention: Option<RetentionText>,
+    retry: Option<RetryTable>,
+    #[serde(default, deserialize_with = "duration")]
+    pub timeout: Option<Duration>,
+    // Of the `http` effect.
+    pub method: Option<String>,
+    pub url: Option<String>,
+    pub body: Option<String>,
+    pub key_header: Option<String>,
+    #[serde(default, deserialize_with = "duration")]
+    pub key_window: Option<Duration>,
+    pub secret: Option<SecretTable>,
+    #[serde(default)]
+    pub allow_hosts: Vec<String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretTable {
+    pub header: String,
+    pub env: String,
+}
+
+#[derive(Clone, Copy)]
+struct RetentionText(Retention);
+
+impl<'de> Deserialize<'de> for RetentionText {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(input)?;
+        if text == "forever" {
+            return Ok(Self(Retention::Forever));
+        }
+        match humantime::parse_duration(&text) {
+            Ok(kept) if !kept.is_zero() => Ok(Self(Retention::For(kept))),
+            _ => Err(serde::de::Error::custom(format!(
+                "{text:?} is no retention; write \"45d\" or \"forever\""
+            ))),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(tag = "policy", rename_all = "lowercase", deny_unknown_fields)]
+enum RetryTable {
+    None,
+    Fixed {
+        #[serde(deserialize_with = "some_duration")]
+        delay: Duration,
+        attempts: u32,
+    },
+    Exponential {
+        #[serde(deserialize_with = "some_duration")]
+        base: Duration,
+        #[serde(deserialize_with = "some_duration")]
+        cap: Duration,
+        attempts: u32,
+    },
+}
+
+impl From<RetryTable> for RetryPolicy {
+    fn from(table: RetryTable) -> Self {
+        match table {
+            RetryTable::None => Self::none(),
+            RetryTable::Fixed { delay, attempts } => Self::fixed(delay, attempts),
+            RetryTable::Exponential { base, cap, attempts } => {
+                Self::exponential(base, cap, attempts)
+            }
+        }
+    }
+}
+
+fn some_duration<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(input)?;
+    humantime::parse_duration(&text).map_err(|_| {
+        serde::de::Error::custom(format!(
+            "{text:?} is no duration; write \"10s\", \"15m\" or \"45d\""
+        ))
+    })
+}
+
+fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+    some_duration(input).map(Some)
+}
+
+/// Reads the file and makes its jobs, or names every fault.
+pub(super) fn load(path: &Path, env: Env<'_>) -> Result<Router, Faults> {
+    let mut faults = Faults::new(path);
+    match fs::read_to_string(path) {
+        Ok(source) => parse(&source, env, &mut faults),
+        Err(error) => {
+            faults.add(format!("cannot be read: {error}; set ONLYONCE_JOBS to the jobs file"));
+            None
+        }
+    }
+    .filter(|_| faults.is_empty())
+    .ok_or(faults)
+}
+
+fn parse(source: &str, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
+    let file: JobsFile = match toml::from_str(source) {
+        Ok(file) => file,
+        Err(error) => {
+            let place = error.span().unwrap_or(0..0);
+            faults.add_at(source, place, error.message());
+            return None;
+        }
+    };
+    if file.job.is_empty() {
+        faults.add("no job is declared; add a [job.\"name\"] table with effect and guarantee");
+    }
+    let mut router = Router::new();
+    for (name, table) in file.job {
+        let place = table.span();
+        match job(&name, table.into_inner(), &file.defaults, env) {
+            Ok(job) => router = router.with(job),
+            Err(wrong) => {
+                for text in wrong {
+                    faults.add_at(source, place.clone(), format!("job {name:?}: {text}"));
+                }
+            }
+        }
+    }
+    Some(router)
+}
+
+fn job(name: &str, table: JobTable, defaults: &Defaults, env: Env<'_>) -> Result<Job, Vec<String>> {
+    let retry = table.retry.or(defaults.retry).map(RetryPolicy::from).unwrap_or_default();
+    let retention = table.retention.or(defaults.retention).map_or_else(Retention::default, |r| r.0);
+    let mut wrong = Vec::new();
+    if let (Some(window), Retention::For(kept)) = (table.key_window, retention)
+        && kept < window
+    {
+        wrong.push(format!(
+            "retention {} is shorter than key_window {}: the record would be forgotten while the \
+             provider still knows the key; make it longer",
+            humantime::format_duration(kept),
+            humantime::format_duration(window)
+        ));
+    }
+    match table.effect_job(name, env) {
+        Ok(job) if wrong.is_empty() => Ok(job.retry(retry).retention(retention)),
+        Ok(_) => Err(wrong),
+        Err(more) => {
+            wrong.extend(more);
+            Err(wrong)
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "jobs_file_tests.rs"]
+mod tests;

@@ -1,0 +1,134 @@
+//! The `ONLYONCE_*` variables.
+
+use std::path::PathBuf;
+
+use crate::error::{Error, ErrorKind};
+
+/// What the environment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `ONLYONCE_STORE`: where records live.
+    pub store: StoreSetting,
+    /// `ONLYONCE_JOBS`: the jobs file.
+    pub jobs: PathBuf,
+    /// `ONLYONCE_NAMESPACE`: separates deployments in one table.
+    pub namespace: String,
+    /// `ONLYONCE_QUEUE_URL`: overrides the URL looked up from an event's ARN.
+    pub queue_url: Option<String>,
+    /// `ONLYONCE_DLQ_URL`: the quarantine queue.
+    pub dlq_url: Option<String>,
+    /// `ONLYONCE_CONCURRENCY`: jobs at once in a batch.
+    pub concurrency: usize,
+}
+
+/// Where records live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreSetting {
+    /// `dynamodb://TABLE`.
+    DynamoDb {
+        /// The table's name.
+        table: String,
+    },
+    /// `memory:`; nothing survives the process.
+    Memory,
+}
+
+impl Settings {
+    /// Reads the environment of this process.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::read(&|name| std::env::var(name).ok())
+    }
+
+    /// Reads an environment. A variable that is set but empty is an error: whoever set it meant
+    /// something.
+    pub fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let get = |name: &str| match env(name) {
+            Some(value) if value.trim().is_empty() => {
+                Err(fault(format!("{name} is set but empty; give it a value or unset it")))
+            }
+            value => Ok(value),
+        };
+        let concurrency = match get("ONLYONCE_CONCURRENCY")? {
+            None => 32,
+            Some(text) => {
+                text.parse().ok().filter(|n| (1..=10_000).contains(n)).ok_or_else(|| {
+                    fault(format!(
+                        "ONLYONCE_CONCURRENCY is {text:?}; give a number from 1 to 10000"
+                    ))
+                })?
+            }
+        };
+        let jobs = match get("ONLYONCE_JOBS")? {
+            Some(path) => PathBuf::from(path),
+            None => {
+                let here = PathBuf::from("jobs.toml");
+                if here.exists() { here } else { PathBuf::from("/opt/jobs.toml") }
+            }
+        };
+        Ok(Self {
+            store: store(get("ONLYONCE_STORE")?.as_deref().unwrap_or("dynamodb://onlyonce"))?,
+            jobs,
+            namespace: get("ONLYONCE_NAMESPACE")?.unwrap_or_else(|| "default".to_owned()),
+            queue_url: get("ONLYONCE_QUEUE_URL")?,
+            dlq_url: get("ONLYONCE_DLQ_URL")?,
+            concurrency,
+        })
+    }
+}
+
+fn store(text: &str) -> Result<StoreSetting, Error> {
+    if text == "memory:" {
+        return Ok(StoreSetting::Memory);
+    }
+    match text.strip_prefix("dynamodb://") {
+        Some(table) if !table.is_empty() => Ok(StoreSetting::DynamoDb { table: table.to_owned() }),
+        _ => Err(fault(format!(
+            "ONLYONCE_STORE is {text:?}; this version knows dynamodb://TABLE and memory:"
+        ))),
+    }
+}
+
+fn fault(text: String) -> Error {
+    Error::new(ErrorKind::Config, "read the environment").with_detail(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, Error> {
+        Settings::read(&|name| {
+            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn an_empty_environment_has_defaults() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.store, StoreSetting::DynamoDb { table: "onlyonce".to_owned() });
+        assert_eq!(settings.concurrency, 32);
+        assert_eq!(settings.namespace, "default");
+    }
+
+    #[test]
+    fn set_but_empty_names_the_variable() {
+        for name in [
+            "ONLYONCE_STORE",
+            "ONLYONCE_JOBS",
+            "ONLYONCE_NAMESPACE",
+            "ONLYONCE_QUEUE_URL",
+            "ONLYONCE_DLQ_URL",
+            "ONLYONCE_CONCURRENCY",
+        ] {
+            let error = read(&[(name, " ")]).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_is_right() {
+        let error = read(&[("ONLYONCE_STORE", "mysql://x")]).unwrap_err().to_string();
+        assert!(error.contains("dynamodb://TABLE"), "{error}");
+        assert!(read(&[("ONLYONCE_CONCURRENCY", "0")]).is_err());
+    }
+}

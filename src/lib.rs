@@ -1,0 +1,23 @@
+//! x
+#[cfg(feature = "lambda")]
+pub mod config;
+pub mod context;
+pub mod effect;
+pub mod error;
+pub mod front;
+pub mod handler;
+#[cfg(feature = "lambda")]
+pub mod lambda;
+#[cfg(feature = "cli")]
+pub mod ops;
+pub mod payload;
+pub mod protocol;
+pub mod runtime;
+#[cfg(feature = "dynamodb")]
+pub mod sdk;
+pub mod service;
+pub mod store;
+#[cfg(feature = "telemetry")]
+pub mod telemetry;
+
+pub use error::BoxError;

@@ -1,0 +1,9 @@
+//! What an operator does beside the running worker.
+
+mod inspect;
+mod send;
+mod view;
+
+pub use inspect::{inspect, list};
+pub use send::{Line, Sent, send};
+pub use view::RecordView;
