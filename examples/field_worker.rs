@@ -38,6 +38,7 @@ async fn slow(slow: Slow, _: Context) -> Result<u64, HandlerError> {
     Ok(slow.ms)
 }
 
+#[allow(clippy::panic, reason = "that is the point of it")]
 async fn explode(_: Value, _: Context) -> Result<(), HandlerError> {
     panic!("a bug in one job")
 }

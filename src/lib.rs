@@ -19,5 +19,7 @@ pub mod service;
 pub mod store;
 #[cfg(feature = "telemetry")]
 pub mod telemetry;
+#[cfg(any(test, feature = "test-util"))]
+pub mod test_util;
 
 pub use error::BoxError;

@@ -181,8 +181,7 @@ mod tests {
         leaf.prop_recursive(4, 32, 5, |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map("[a-zé]{0,4}", inner, 0..5)
-                    .prop_map(|fields| Value::from_iter(fields)),
+                prop::collection::btree_map("[a-zé]{0,4}", inner, 0..5).prop_map(Value::from_iter),
             ]
         })
     }

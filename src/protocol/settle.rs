@@ -86,10 +86,10 @@ pub enum Failure {
 }
 
 /// Where an attempt ends once its settling write lands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Done.
-    Completed,
+    /// Done, with this answer.
+    Completed(Output),
     /// To be tried again.
     Released {
         /// When it is due.
@@ -103,9 +103,9 @@ pub enum Verdict {
 
 impl Verdict {
     /// The status the record gets.
-    pub const fn status(self) -> Status {
+    pub const fn status(&self) -> Status {
         match self {
-            Self::Completed => Status::Completed,
+            Self::Completed(_) => Status::Completed,
             Self::Released { .. } => Status::Released,
             Self::Failed => Status::Failed,
             Self::Unknown => Status::Unknown,
@@ -127,12 +127,12 @@ pub fn complete(
     }
     let mut fields = vec![
         Field::Status(Status::Completed),
-        Field::Output(Some(output)),
+        Field::Output(Some(output.clone())),
         Field::Error(None),
         Field::ExpiresAt(retention.expiry(now, now)),
     ];
     fields.extend(effects(held));
-    (held.write(now, fields), Verdict::Completed)
+    (held.write(now, fields), Verdict::Completed(output))
 }
 
 /// Records a failed attempt. `error` is kept as given: cap and redact it before. `jitter` is in

@@ -142,7 +142,10 @@ impl Worker {
 /// Where a claim that was not taken leaves the message.
 fn not_claimed(refused: Claim, request: &ClaimRequest) -> Outcome {
     match refused {
-        Claim::Replay(record) => seen(&record, Ending::Replayed),
+        Claim::Replay(record) => {
+            let output = record.output.clone().unwrap_or(Output::Omitted);
+            seen(&record, Ending::Replayed(output))
+        }
         Claim::Mismatch(record) => {
             let first = record.fingerprint.clone();
             seen(&record, Ending::Mismatch { first, given: request.fingerprint.clone() })
@@ -243,11 +246,12 @@ impl Run<'_> {
         let Journal { held, staged, .. } = journal;
         let now = self.commits.clock().now();
         let write = |output| complete(&held, output, self.policy.retention, now);
-        let (first, verdict) = write(output);
+        let (first, mut verdict) = write(output);
         let mut settled = self.commits.settle(&first, &staged, self.until).await;
         // Too large for the store, most likely. The effect has happened: complete without.
         if matches!(&settled, Err(error) if error.kind() == ErrorKind::StoreRefused) {
-            let (without_output, _) = write(Output::Omitted);
+            let (without_output, its_verdict) = write(Output::Omitted);
+            verdict = its_verdict;
             settled = self.commits.settle(&without_output, &staged, self.until).await;
         }
         match settled {
@@ -280,7 +284,7 @@ impl Run<'_> {
     fn settled(&self, held: Held, verdict: Verdict, error: Option<String>) -> Outcome {
         let held = Box::new(held.advanced());
         let ending = match verdict {
-            Verdict::Completed => Ending::Completed,
+            Verdict::Completed(output) => Ending::Completed(output),
             Verdict::Released { retry_at } => Ending::Released(retry_at),
             Verdict::Failed => Ending::Failed(held),
             Verdict::Unknown => Ending::Unknown(held),

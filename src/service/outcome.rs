@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::protocol::{Fingerprint, Held, RecordId, Timestamp};
+use crate::protocol::{Fingerprint, Held, Output, RecordId, Timestamp};
 
 /// How one message ended.
 #[derive(Clone, Debug)]
@@ -24,10 +24,10 @@ pub struct Outcome {
 /// The ways a message ends.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// The job ran and its completion is recorded.
-    Completed,
-    /// It was completed before.
-    Replayed,
+    /// The job ran and its completion is recorded, with this answer.
+    Completed(Output),
+    /// It was completed before, with this answer.
+    Replayed(Output),
     /// A notification that asks for nothing.
     Ignored,
     /// It failed and is due again.
@@ -116,8 +116,8 @@ impl Outcome {
             mark: mark.cloned().map(Box::new),
         };
         match &self.ending {
-            Ending::Completed
-            | Ending::Replayed
+            Ending::Completed(_)
+            | Ending::Replayed(_)
             | Ending::Ignored
             | Ending::FailedAndQuarantined => Disposition::Ack,
             Ending::Released(at) | Ending::Later(at) | Ending::Busy(at) => {
@@ -137,8 +137,8 @@ impl Outcome {
     /// The ending's name in logs and metrics.
     pub fn name(&self) -> &'static str {
         match &self.ending {
-            Ending::Completed => "completed",
-            Ending::Replayed => "replayed",
+            Ending::Completed(_) => "completed",
+            Ending::Replayed(_) => "replayed",
             Ending::Ignored => "ignored",
             Ending::Released(_) => "released",
             Ending::Later(_) => "later",
