@@ -36,7 +36,12 @@ impl DynamoStore {
     /// The records in `table`. `sdk` should carry time limits and retries, as
     /// [`sdk::load`](crate::sdk::load) does: the SDK has no time limit of its own.
     pub fn new(sdk: &SdkConfig, table: impl Into<String>) -> Self {
-        Self { client: Client::new(sdk), table: table.into() }
+        Self::with_client(Client::new(sdk), table)
+    }
+
+    /// The records in `table`, through a client with settings of its own.
+    pub fn with_client(client: Client, table: impl Into<String>) -> Self {
+        Self { client, table: table.into() }
     }
 
     async fn commit_alone(&self, write: &ConditionalWrite) -> Result<Commit, Error> {

@@ -1,0 +1,159 @@
+//! Effects declared in a handler: kept results, stable keys, bounded windows.
+
+use std::sync::{Arc, Mutex};
+
+use onlyonce::context::Context;
+use onlyonce::error::HandlerError;
+use onlyonce::handler::{Job, Router};
+use onlyonce::protocol::{EffectState, RetryPolicy, Status};
+use onlyonce::service::Ending;
+use serde_json::Value;
+
+use crate::kit::{Kit, SECOND, delivery};
+
+/// Names of the effects that ran, with the keys they ran under.
+type Seen = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A job with two effects, which fails between them while `fails` says so.
+fn onboarding(seen: &Seen, fails: &Arc<Mutex<u32>>) -> Job {
+    let (seen, fails) = (seen.clone(), fails.clone());
+    let job = Job::new("onboarding", move |_: Value, cx: Context| {
+        let (seen, fails) = (seen.clone(), fails.clone());
+        async move {
+            let saw = |name: &str, key: String| seen.lock().unwrap().push((name.to_owned(), key));
+            let charge: u32 = cx
+                .effect("charge")
+                .keyed(async |key| {
+                    saw("charge", key.to_string());
+                    Ok::<_, HandlerError>(7)
+                })
+                .await?;
+            let mail: String = cx
+                .effect("mail")
+                .at_least_once(|| async {
+                    saw("mail", String::new());
+                    let mut fails = fails.lock().unwrap();
+                    if *fails > 0 {
+                        *fails -= 1;
+                        return Err(HandlerError::retryable("451"));
+                    }
+                    Ok("sent".to_owned())
+                })
+                .await?;
+            Ok::<_, HandlerError>(format!("{charge} {mail}"))
+        }
+    });
+    job.retry(RetryPolicy::fixed(SECOND, 5))
+}
+
+fn with(job: Job) -> Kit {
+    Kit::with([], |router: Router, _| router.with(job))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_done_effect_is_not_run_again_by_the_next_attempt() {
+    let (seen, fails) = (Seen::default(), Arc::new(Mutex::new(2)));
+    let kit = with(onboarding(&seen, &fails));
+    for _ in 0..3 {
+        kit.handle(delivery("onboarding", "k", "{}")).await;
+        kit.wait(SECOND).await;
+    }
+    let names: Vec<_> = seen.lock().unwrap().iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(names, ["charge", "mail", "mail", "mail"]);
+    let record = kit.record("onboarding", "k").await.unwrap();
+    assert_eq!(record.status, Status::Completed);
+    assert_eq!(record.effects["charge"].state, EffectState::Done);
+}
+
+#[tokio::test(start_paused = true)]
+async fn n_effects_cost_n_plus_one_writes() {
+    let (seen, fails) = (Seen::default(), Arc::new(Mutex::new(0)));
+    let kit = with(onboarding(&seen, &fails));
+    let outcome = kit.handle(delivery("onboarding", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Completed(_)), "{outcome:?}");
+    // The claim; the first effect's result before the second; the completion with the second's.
+    assert_eq!(kit.store.commits(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effects_key_is_the_same_in_every_attempt() {
+    let seen = Seen::default();
+    let keys = seen.clone();
+    let kit = with(
+        Job::new("charge", move |_: Value, cx: Context| {
+            let seen = keys.clone();
+            async move {
+                cx.effect("charge")
+                    .keyed(|key| async move {
+                        seen.lock().unwrap().push((key.to_string(), String::new()));
+                        Err::<(), _>(HandlerError::retryable("timed out"))
+                    })
+                    .await
+            }
+        })
+        .retry(RetryPolicy::fixed(SECOND, 3)),
+    );
+    for _ in 0..3 {
+        kit.handle(delivery("charge", "k", "{}")).await;
+        kit.wait(SECOND).await;
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|entry| *entry == seen[0] && entry.0.len() == 32), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_used_twice_in_one_attempt_is_an_error() {
+    let kit = with(Job::new("twice", |_: Value, cx: Context| async move {
+        let done = async || Ok::<_, HandlerError>(1);
+        cx.effect("mail").at_least_once(done).await?;
+        cx.effect("mail").at_least_once(done).await
+    }));
+    let outcome = kit.handle(delivery("twice", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Failed(_)), "{outcome:?}");
+    assert!(outcome.error.unwrap().contains("begun twice"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_providers_window_a_re_run_is_unknown_and_not_sent() {
+    let sent = Arc::new(Mutex::new(0));
+    let count = sent.clone();
+    let kit = with(
+        Job::new("charge", move |_: Value, cx: Context| {
+            let sent = count.clone();
+            async move {
+                cx.effect("charge")
+                    .window(SECOND * 60)
+                    .keyed(|_| async move {
+                        *sent.lock().unwrap() += 1;
+                        Err::<(), _>(HandlerError::retryable("timed out"))
+                    })
+                    .await
+            }
+        })
+        .retry(RetryPolicy::fixed(SECOND * 40, 5)),
+    );
+    for _ in 0..3 {
+        kit.handle(delivery("charge", "k", "{}")).await;
+        kit.wait(SECOND * 40).await;
+    }
+    assert_eq!(*sent.lock().unwrap(), 2);
+    assert_eq!(kit.record("charge", "k").await.unwrap().status, Status::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_outlives_its_attempt_without_power() {
+    let escaped: Arc<Mutex<Option<Context>>> = Arc::default();
+    let out = escaped.clone();
+    let kit = with(Job::new("leaky", move |_: Value, cx: Context| {
+        let out = out.clone();
+        async move {
+            *out.lock().unwrap() = Some(cx);
+            Ok::<_, HandlerError>(())
+        }
+    }));
+    kit.handle(delivery("leaky", "k", "{}")).await;
+    let cx = escaped.lock().unwrap().take().unwrap();
+    let late = cx.effect("late").at_least_once(async || Ok::<_, HandlerError>(1)).await;
+    assert!(late.unwrap_err().message().contains("the attempt is over"));
+}

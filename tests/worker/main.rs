@@ -1,0 +1,16 @@
+//! Whole messages through a worker, in virtual time, on the memory store: the cases from the field
+//! that need no network.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod batches;
+mod claims;
+mod effects;
+mod endings;
+mod kit;
