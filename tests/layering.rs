@@ -1,0 +1,114 @@
+//! Imports point down, and AWS is named where it belongs.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module, and the modules of this crate it may name.
+const MAY_NAME: &[(&str, &[&str])] = &[
+    ("protocol", &["protocol"]),
+    ("runtime", &["protocol", "runtime"]),
+    ("error", &["protocol", "error"]),
+    ("payload", &["protocol", "payload"]),
+    ("store", &["protocol", "runtime", "error", "sdk", "store"]),
+    ("sdk", &[]),
+    ("telemetry", &[]),
+    // A handler is called with a context, which declares effects, which the service settles.
+    ("handler", &["protocol", "error", "payload", "context", "handler"]),
+    ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
+    ("effect", &["protocol", "error", "payload", "context", "handler", "effect"]),
+    (
+        "service",
+        &["protocol", "runtime", "error", "payload", "store", "handler", "context", "service"],
+    ),
+    ("front", &["protocol", "runtime", "error", "service", "front"]),
+    ("config", &["protocol", "error", "handler", "effect", "config"]),
+    ("ops", &["protocol", "error", "store", "front", "ops"]),
+    ("test_util", &["protocol", "runtime", "error", "store"]),
+    ("lambda", &["config", "error", "front", "handler", "service", "store", "sdk", "telemetry"]),
+];
+
+/// Where AWS types may be named.
+const NAMES_AWS: &[&str] = &["sdk.rs", "lambda.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// Every module named as `crate::module`, also inside `crate::{a, b}`.
+fn named(text: &str) -> Vec<String> {
+    let mut modules = Vec::new();
+    for (at, _) in text.match_indices("crate::") {
+        let rest = &text[at + "crate::".len()..];
+        let listed = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap().to_owned(),
+            None => rest.to_owned(),
+        };
+        let take = |part: &str| -> String {
+            part.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+        };
+        if rest.starts_with('{') {
+            modules.extend(listed.split(',').map(take).filter(|name| !name.is_empty()));
+        } else {
+            modules.push(take(&listed));
+        }
+    }
+    modules
+}
+
+#[test]
+fn imports_point_down() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut faults = Vec::new();
+    for path in sources(&src) {
+        let file = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+        let module = file.split(['/', '.']).next().unwrap();
+        if matches!(module, "lib" | "bin") {
+            continue;
+        }
+        let Some((_, allowed)) = MAY_NAME.iter().find(|(name, _)| *name == module) else {
+            panic!("src/{file}: say in tests/layering.rs what {module} may name")
+        };
+        for name in named(&fs::read_to_string(&path).unwrap()) {
+            if !allowed.contains(&name.as_str()) {
+                faults.push(format!("src/{file} names crate::{name}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn aws_is_named_where_it_belongs() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in sources(&src) {
+        let file = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let names_aws = ["aws_sdk", "aws_config", "aws_smithy", "lambda_runtime"]
+            .iter()
+            .any(|name| text.contains(name));
+        let is_allowed = NAMES_AWS.iter().any(|place| file.starts_with(place));
+        assert!(!names_aws || is_allowed, "src/{file} names AWS types");
+    }
+}
+
+#[test]
+fn the_protocol_is_pure() {
+    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/protocol");
+    for path in sources(&protocol).iter().filter(|path| !path.ends_with("claim_tests.rs")) {
+        let text = fs::read_to_string(path).unwrap();
+        for impure in ["async ", "SystemTime", "Instant", "fastrand", "uuid::", "serde", "tokio"] {
+            assert!(!text.contains(impure), "{} names {impure:?}", path.display());
+        }
+    }
+}
