@@ -1,0 +1,61 @@
+# `make test` is all of CI. The tools that pip and npm have come into .venv, .venv-sam and
+# tests/node_modules; Rust, cargo-nextest, Python 3.11 and Node 20 must be there.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+PIP_FLAGS := --quiet --disable-pip-version-check --no-input
+
+# Named after what they were installed from: changed pins make a new name, and so a new install.
+digest = $(shell cat $(1) | sha256sum | cut -c1-16)
+VENV_READY := .venv/.ready-$(call digest,tests/requirements.txt)
+SAM_READY := .venv-sam/.ready-$(call digest,tests/requirements-sam.txt)
+NODE_READY := tests/node_modules/.ready-$(call digest,tests/package-lock.json)
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+.PHONY: test
+test: tools ## Everything that must hold
+	$(PYTHON) tests/run.py
+
+.PHONY: check
+check: tools ## Format, lints and template, without running anything
+	$(PYTHON) tests/run.py tools fmt template deny clippy
+
+.PHONY: test-localstack
+test-localstack: tools ## The end-to-end tests against the LocalStack at AWS_ENDPOINT_URL
+	$(PYTHON) tests/run.py --external tools build e2e
+
+.PHONY: test-mutants
+test-mutants: tools ## Takes guards out of the code; the tests must notice
+	$(PYTHON) tests/run.py tools mutants
+
+.PHONY: bench
+bench: tools ## Start-up, memory, size and calls of the release worker, against their limits
+	$(PYTHON) benches/worker.py
+
+.PHONY: fmt
+fmt: ## Formats the Rust code
+	cargo fmt
+
+.PHONY: tools
+tools: $(VENV_READY) $(SAM_READY) $(NODE_READY)
+
+$(VENV_READY):
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	.venv/bin/pip install $(PIP_FLAGS) --requirement tests/requirements.txt
+	touch $@
+
+# Its own environment: SAM and MiniStack ask for different versions of boto3.
+$(SAM_READY):
+	rm -rf .venv-sam
+	$(PYTHON) -m venv .venv-sam
+	.venv-sam/bin/pip install $(PIP_FLAGS) --requirement tests/requirements-sam.txt
+	touch $@
+
+$(NODE_READY):
+	npm --prefix tests ci --silent --no-audit --no-fund
+	touch $@

@@ -1,0 +1,87 @@
+"""Takes a guard out of a copy of the source and demands that the tests notice.
+
+Each tests/mutants/*.patch starts with a line `# caught by: test, test` naming tests as
+tests/cases.toml does. The mutant must compile, and every named test must fail by its assertion.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+
+from .results import named, outcomes
+
+
+class Survived(Exception):
+    pass
+
+
+def run(root, patch, env, timeout=900):
+    """Raises `Survived`, with the reason, unless every named test notices the patch."""
+    tests = caught_by(patch)
+    # One place for all of them, inside the target directory: cargo's cache of the dependencies is
+    # shared with the real build, and only this crate is compiled anew.
+    tree = root / "target/mutants/tree"
+    copy_tree(root, tree)
+    try:
+        applied = subprocess.run(
+            ["patch", "-p1", "--fuzz=0", "--input", str(patch)], cwd=tree, capture_output=True, text=True
+        )
+        if applied.returncode:
+            raise Survived(f"does not apply any more:\n{applied.stdout}{applied.stderr}")
+        env = {**env, "CARGO_TARGET_DIR": str(root / "target")}
+        nextest = ["cargo", "nextest", "run", "--profile", "mutants", "-E", expression(tests)]
+        built = subprocess.run(
+            [*nextest, "--no-run"], cwd=tree, env=env, timeout=timeout, capture_output=True, text=True
+        )
+        if built.returncode:
+            raise Survived(f"does not compile:\n{built.stderr[-3000:]}")
+        junit = root / "target/nextest/mutants/junit.xml"
+        junit.unlink(missing_ok=True)
+        subprocess.run(
+            nextest, cwd=tree, env=env, timeout=timeout,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        if not junit.exists():
+            raise Survived(f"none of its tests ran: {', '.join(tests)}")
+        judge(tests, outcomes([junit]))
+    finally:
+        shutil.rmtree(tree, ignore_errors=True)
+
+
+def caught_by(patch):
+    match = re.match(r"# caught by: (.+)", patch.read_text())
+    if not match:
+        raise Survived("its first line is not `# caught by: test, test`")
+    return [name.strip() for name in match.group(1).split(",")]
+
+
+def expression(tests):
+    return " | ".join(f"test(/(^|::){re.escape(test)}$/)" for test in tests)
+
+
+def judge(tests, results):
+    for test in tests:
+        matches = named(test, results)
+        if not matches:
+            raise Survived(f"{test}: no such test")
+        for outcome in matches:
+            if outcome.state != "failed":
+                raise Survived(f"{outcome.name} {outcome.state}: it does not notice")
+            if "panicked at" not in outcome.text:
+                raise Survived(f"{outcome.name} fails, but not by an assertion:\n{outcome.text[:1000]}")
+
+
+def copy_tree(root, tree):
+    """What git would commit: tracked files and new ones, with their times, which cargo reads."""
+    shutil.rmtree(tree, ignore_errors=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root, capture_output=True, check=True,
+    ).stdout
+    for name in filter(None, map(os.fsdecode, listed.split(b"\0"))):
+        source = root / name
+        if source.is_file():
+            target = tree / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)

