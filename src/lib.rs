@@ -12,6 +12,7 @@ pub mod lambda;
 pub mod ops;
 pub mod payload;
 pub mod protocol;
+pub mod rules;
 pub mod runtime;
 #[cfg(feature = "dynamodb")]
 pub mod sdk;

@@ -1,8 +1,11 @@
 //! The environment and the jobs file, with every fault named before anything starts.
 
 mod effect;
+mod expression;
 mod fault;
+mod fingerprint;
 mod jobs_file;
+mod message;
 mod settings;
 
 pub use fault::Faults;
@@ -13,7 +16,7 @@ use std::path::Path;
 use crate::handler::Router;
 
 impl Router {
-    /// The jobs declared in a jobs file. Secrets come from the environment.
+    /// The jobs declared in a jobs file, and how messages name them. Secrets come from the environment.
     ///
     /// The error names every fault: file, line, and what to write instead.
     pub fn from_jobs_file(path: impl AsRef<Path>) -> Result<Self, Faults> {

@@ -85,7 +85,7 @@ impl Worker {
             namespace: self.namespace.clone(),
             job: delivery.job.clone(),
             key: delivery.key.clone(),
-            fingerprint: Some(payload.fingerprint()),
+            fingerprint: job.fingerprint(&payload),
             claim_id: self.commits.entropy().claim_id(),
             lease_until,
             skew: self.skew,
