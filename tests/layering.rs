@@ -14,11 +14,12 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("rules", &[]),
     ("store", &["protocol", "runtime", "error", "sdk", "store"]),
     ("sdk", &[]),
+    ("secret", &["protocol", "runtime", "error", "sdk", "secret", "test_util"]),
     ("telemetry", &[]),
     // A handler is called with a context, which declares effects, which the service settles.
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
     ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
-    ("effect", &["protocol", "error", "payload", "context", "handler", "effect"]),
+    ("effect", &["protocol", "error", "payload", "secret", "context", "handler", "effect"]),
     (
         "service",
         &[
@@ -27,14 +28,15 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
-    ("config", &["protocol", "error", "rules", "handler", "effect", "config"]),
+    ("config", &["protocol", "error", "rules", "secret", "handler", "effect", "config"]),
     ("ops", &["protocol", "error", "store", "front", "ops"]),
     ("test_util", &["protocol", "runtime", "error", "store"]),
     ("lambda", &["config", "error", "front", "handler", "service", "store", "sdk", "telemetry"]),
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] = &["sdk.rs", "lambda.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] =
+    &["sdk.rs", "secret/aws.rs", "lambda.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
