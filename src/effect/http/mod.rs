@@ -130,7 +130,8 @@ impl Request<'_> {
                 Refused::Unchanged => {}
                 Refused::TooSoon(wait) => {
                     let message = format!(
-                        "the answer was {}, and the secret was read just before",
+                        "the answer was {}; its secret was read within the last minute, and is read \
+                         again after it",
                         response.status()
                     );
                     return Err(HandlerError::retry_after(wait, message));
