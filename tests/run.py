@@ -12,9 +12,11 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -129,7 +131,7 @@ class Run:
         E2E_JUNIT.unlink(missing_ok=True)
         REPORTS.mkdir(parents=True, exist_ok=True)
         self.call(
-            str(VENV / "python"), "-m", "pytest", "tests/e2e", "-q", "--strict-markers", "-p", "no:cacheprovider",
+            str(VENV / "python"), "-m", "pytest", "tests/e2e", "--verbosity=1", "--durations=10", "--strict-markers", "-p", "no:cacheprovider",
             f"--junit-xml={E2E_JUNIT}", minutes=20,
         )
 
@@ -202,8 +204,6 @@ class Watchdog:
     """Ends a command's process group once its time is over."""
 
     def __init__(self, process, seconds):
-        import threading
-
         self.expired = False
         self._process = process
         self._timer = threading.Timer(seconds, self._expire)
@@ -232,6 +232,8 @@ def main():
     if unknown := set(arguments.steps) - set(STEPS):
         arguments.error(f"no such step: {', '.join(sorted(unknown))}")
     wanted = arguments.steps or STEPS
+    # Ended from outside, it ends what it has started all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     with tempfile.TemporaryDirectory(prefix="onlyonce-") as home:
         run = Run(Path(home), arguments.external)
