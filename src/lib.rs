@@ -8,6 +8,9 @@ pub mod front;
 pub mod handler;
 #[cfg(feature = "lambda")]
 pub mod lambda;
+#[cfg(feature = "lambda")]
+mod lives;
+pub mod local;
 #[cfg(feature = "cli")]
 pub mod ops;
 pub mod payload;
@@ -23,3 +26,7 @@ pub mod telemetry;
 pub mod test_util;
 
 pub use error::BoxError;
+#[cfg(feature = "cli")]
+pub use lives::main;
+#[cfg(feature = "lambda")]
+pub use lives::serve;

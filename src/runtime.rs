@@ -109,6 +109,11 @@ impl<T> Task<T> {
         })
     }
 
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
     /// Asks the task to stop at its next await point. It has stopped once `join` returns.
     pub fn stop(&self) {
         self.0.abort();

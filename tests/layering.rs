@@ -23,14 +23,37 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &["protocol", "runtime", "error", "payload", "store", "handler", "context", "service"],
     ),
     ("front", &["protocol", "runtime", "error", "service", "front"]),
-    ("config", &["protocol", "error", "handler", "effect", "config"]),
-    ("ops", &["protocol", "error", "store", "front", "ops"]),
+    ("config", &["protocol", "error", "store", "handler", "effect", "config"]),
+    (
+        "ops",
+        &[
+            "protocol", "runtime", "error", "store", "handler", "effect", "service", "front",
+            "local", "ops",
+        ],
+    ),
+    ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
     ("test_util", &["protocol", "runtime", "error", "store"]),
-    ("lambda", &["config", "error", "front", "handler", "service", "store", "sdk", "telemetry"]),
+    ("lambda", &["config", "error", "front", "service", "sdk", "telemetry"]),
+    (
+        "lives",
+        &[
+            "config",
+            "runtime",
+            "error",
+            "front",
+            "handler",
+            "lambda",
+            "ops",
+            "service",
+            "sdk",
+            "telemetry",
+        ],
+    ),
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] = &["sdk.rs", "lambda.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] =
+    &["sdk.rs", "store/dynamodb/", "config/store.rs", "front/", "ops/", "bin/"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -63,6 +63,9 @@ class Run:
             "SAM_CLI_TELEMETRY": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(home),
+            # Fat LTO takes minutes and changes no behaviour; `make bench` measures it.
+            "CARGO_PROFILE_RELEASE_LTO": "off",
+            "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
         }
         if external and not self.env.get("AWS_ENDPOINT_URL"):
             raise SystemExit("AWS_ENDPOINT_URL does not say where the emulator listens")
@@ -121,8 +124,6 @@ class Run:
 
     def build(self):
         """The packaged worker"""
-        # Fat LTO takes minutes and changes no behaviour; `make bench` measures it.
-        self.env |= {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
         self.call("cargo", "lambda", "build", "--locked", "--release", "--bin", "worker", minutes=25)
         self.call("cargo", "lambda", "build", "--locked", "--release", "--example", "field_worker", minutes=25)
 

@@ -11,6 +11,7 @@ use comfy_table::{ContentArrangement, Table};
 use onlyonce::BoxError;
 use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::handler::Router;
+use onlyonce::ops::dev::command::{DevArguments, Jobs};
 use onlyonce::ops::{self, Line, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
 use onlyonce::runtime::SystemClock;
@@ -35,6 +36,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Run messages through the jobs file on this machine, with copies and kills.
+    Dev(DevArguments),
     /// Check the jobs file, and make the table if it is not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup")]
     Setup,
@@ -105,6 +108,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     let settings = Settings::from_env()?;
     let is_json = arguments.json;
     match arguments.verb {
+        Verb::Dev(arguments) => arguments.run(Jobs::File(settings.jobs), is_json).await,
         Verb::Setup => setup(&settings, is_json).await,
         Verb::Send { file, queue_url } => {
             let url = queue_url

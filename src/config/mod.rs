@@ -4,9 +4,11 @@ mod effect;
 mod fault;
 mod jobs_file;
 mod settings;
+mod store;
 
 pub use fault::Faults;
 pub use settings::{Settings, StoreSetting};
+pub use store::open_store;
 
 use std::path::Path;
 
@@ -17,6 +19,14 @@ impl Router {
     ///
     /// The error names every fault: file, line, and what to write instead.
     pub fn from_jobs_file(path: impl AsRef<Path>) -> Result<Self, Faults> {
-        jobs_file::load(path.as_ref(), &|name| std::env::var(name).ok())
+        Self::from_jobs_file_in(path, &|name| std::env::var(name).ok())
+    }
+
+    /// The same, with the environment given.
+    pub fn from_jobs_file_in(
+        path: impl AsRef<Path>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Faults> {
+        jobs_file::load(path.as_ref(), env)
     }
 }

@@ -1,18 +1,25 @@
 //! Where messages come in: read one by one, run side by side, answered for one by one.
 
+mod answer;
 mod batch;
 mod event;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 mod log;
 mod message;
+#[cfg(feature = "lambda")]
+mod poll;
 mod queue;
 #[cfg(feature = "lambda")]
 mod sqs;
 
+pub use answer::{BatchResponse, ItemFailure, answer};
 pub use batch::run as run_batch;
 pub use event::messages;
 pub use message::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, Attribute, AttributeValue, Message};
+#[cfg(feature = "lambda")]
+pub use poll::Poll;
+pub(crate) use queue::carried;
 pub use queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 #[cfg(feature = "lambda")]
 pub use sqs::SqsQueue;

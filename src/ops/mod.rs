@@ -1,5 +1,6 @@
 //! What an operator does beside the running worker.
 
+pub mod dev;
 mod inspect;
 mod send;
 mod view;

@@ -112,6 +112,7 @@ impl Worker {
             token: held.token,
             message_id: request.message_id,
             stop,
+            outside: self.outside,
         };
         run.to_the_end(job.clone(), payload, about, held).await
     }

@@ -1,6 +1,7 @@
 //! A worker: jobs, a store, and the time and randomness they run on.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +63,7 @@ pub struct Worker {
     pub(super) namespace: String,
     pub(super) skew: Duration,
     concurrency: usize,
+    pub(super) outside: Option<SocketAddr>,
 }
 
 impl Worker {
@@ -80,6 +82,7 @@ impl Worker {
             skew: Duration::from_secs(5),
             concurrency: 32,
             layers: Vec::new(),
+            outside: None,
         }
     }
 
@@ -111,6 +114,7 @@ pub struct WorkerBuilder {
     skew: Duration,
     concurrency: usize,
     layers: Vec<Wrap>,
+    outside: Option<SocketAddr>,
 }
 
 impl WorkerBuilder {
@@ -163,6 +167,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sends the requests of `http` effects here instead of to their hosts.
+    #[cfg(feature = "cli")]
+    pub(crate) fn outside(mut self, address: Option<SocketAddr>) -> Self {
+        self.outside = address;
+        self
+    }
+
     /// The worker for these jobs. Refuses two jobs of one name.
     pub fn build(self, jobs: Router) -> Result<Worker, Error> {
         if let Some(name) = jobs.name_twice() {
@@ -176,6 +187,7 @@ impl WorkerBuilder {
             namespace: self.namespace,
             skew: self.skew,
             concurrency: self.concurrency,
+            outside: self.outside,
         })
     }
 }

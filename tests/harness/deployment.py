@@ -231,6 +231,11 @@ def deployed(aws, package, *, env=None, endpoint=None, fifo=False, timeout=10, v
     functions.get_waiter("function_active_v2").wait(
         FunctionName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
     )
+    # A worker that cannot start would be tried again without end; its reason belongs here.
+    answer = functions.invoke(FunctionName=name, Payload=b'{"Records":[]}')
+    started = answer["Payload"].read().decode()
+    assert "FunctionError" not in answer, started
+    assert json.loads(started) == {"batchItemFailures": []}, started
     source = functions.create_event_source_mapping(
         EventSourceArn=arn(sqs, queue_url),
         FunctionName=name,

@@ -14,3 +14,4 @@ mod claims;
 mod effects;
 mod endings;
 mod kit;
+mod local_queue;

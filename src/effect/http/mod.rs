@@ -24,6 +24,11 @@ use crate::protocol::{EffectKey, MAX_RETRY_AFTER, Timestamp};
 /// The name this effect is recorded under, and part of the key its provider sees.
 const NAME: &str = "http";
 
+/// Tells the local receiver of `dev` which record a request belongs to.
+pub(crate) const DEV_RECORD_HEADER: &str = "onlyonce-dev-record";
+/// Tells it which header carries the key.
+pub(crate) const DEV_KEY_HEADER: &str = "onlyonce-dev-key-header";
+
 /// What may happen after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guarantee {
@@ -106,8 +111,18 @@ struct Request<'a> {
 impl Request<'_> {
     async fn send(self, key: Option<(&HeaderName, EffectKey)>) -> Result<Answer, HandlerError> {
         let Self { effect, context, url, body } = self;
-        let client = guard::client_for(&url, &effect.allow_hosts)?;
         let mut headers = HeaderMap::new();
+        let (client, url) = match context.outside() {
+            None => (guard::client_for(&url, &effect.allow_hosts)?, url),
+            Some(receiver) => {
+                let id = HeaderValue::from_str(context.id().as_str());
+                headers.insert(DEV_RECORD_HEADER, id.map_err(HandlerError::terminal)?);
+                if let Some((header, _)) = &key {
+                    headers.insert(DEV_KEY_HEADER, HeaderValue::from((*header).clone()));
+                }
+                guard::client_instead(url, receiver)?
+            }
+        };
         if let Some((header, key)) = key {
             let key = HeaderValue::from_str(key.as_str()).map_err(HandlerError::terminal)?;
             headers.insert(header.clone(), key);
