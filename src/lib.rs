@@ -1,4 +1,5 @@
-//! x
+#![doc = include_str!("../README.md")]
+
 #[cfg(feature = "lambda")]
 pub mod config;
 pub mod context;
@@ -25,8 +26,13 @@ pub mod telemetry;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;
 
-pub use error::BoxError;
+pub use context::Context;
+pub use error::{BoxError, Error, HandlerError};
+pub use handler::{Job, Router};
 #[cfg(feature = "cli")]
 pub use lives::main;
 #[cfg(feature = "lambda")]
 pub use lives::serve;
+pub use payload::Payload;
+pub use protocol::{Retention, RetryPolicy};
+pub use service::Worker;

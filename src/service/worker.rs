@@ -91,6 +91,11 @@ impl Worker {
         self.concurrency
     }
 
+    /// The worker's clock, to share with a queue.
+    pub fn shared_clock(&self) -> Arc<dyn Clock> {
+        self.commits.shared_clock()
+    }
+
     /// The worker's clock.
     pub fn clock(&self) -> &dyn Clock {
         self.commits.clock()

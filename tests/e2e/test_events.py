@@ -3,10 +3,9 @@
 import json
 import uuid
 
-import boto3
 import pytest
-
-from harness.deployment import TABLE, record_id
+from conftest import jobs_for
+from harness.deployment import TABLE
 from harness.runtime_api import Runtime
 
 QUEUE_ARN = "arn:aws:sqs:us-east-1:000000000000:{}"
@@ -26,10 +25,11 @@ def store(aws):
 
 
 @pytest.fixture(scope="module")
-def runtime(aws, worker_binary, jobs, store, tmp_path_factory):
+def runtime(aws, worker_binary, receiver, store, tmp_path_factory):
     table, _, dlq_url = store
     home = tmp_path_factory.mktemp("worker")
-    (home / "jobs.toml").write_text(jobs)
+    # This worker runs on the machine itself, whatever the emulator's do.
+    (home / "jobs.toml").write_text(jobs_for("127.0.0.1", receiver))
     env = {
         "AWS_ENDPOINT_URL": aws.endpoint,
         "ONLYONCE_STORE": f"dynamodb://{table}",

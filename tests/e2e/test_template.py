@@ -9,7 +9,7 @@ import uuid
 
 import pytest
 from conftest import HOST, ROOT
-from harness.deployment import Deployment, until
+from harness.deployment import TABLE, Deployment, until
 
 SAM = ROOT / ".venv-sam/bin/sam"
 STACK_TIMEOUT = 300
@@ -73,6 +73,14 @@ def assert_as_designed(aws, shop):
     attributes = aws.sqs.get_queue_attributes(QueueUrl=shop.queue_url, AttributeNames=["All"])["Attributes"]
     assert attributes["VisibilityTimeout"] == "60", "six times the function's timeout"
     assert json.loads(attributes["RedrivePolicy"])["maxReceiveCount"] in (10, "10")
+    table = aws.dynamodb.describe_table(TableName=shop.table)["Table"]
+    assert table["KeySchema"] == TABLE["KeySchema"]
+    (index,) = table["GlobalSecondaryIndexes"]
+    (wanted,) = TABLE["GlobalSecondaryIndexes"]
+    assert {name: index[name] for name in wanted} == wanted
+    queue_name = {"Name": "QueueName", "Value": shop.dlq_url.rsplit("/", 1)[-1]}
+    alarms = aws.alarms.describe_alarms()["MetricAlarms"]
+    assert any(queue_name in alarm["Dimensions"] for alarm in alarms)
     mappings = aws.functions.list_event_source_mappings(FunctionName=shop.function)["EventSourceMappings"]
     assert [m["FunctionResponseTypes"] for m in mappings] == [["ReportBatchItemFailures"]]
 

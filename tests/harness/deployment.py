@@ -45,7 +45,7 @@ class Aws:
         client = lambda service: boto3.client(service, endpoint_url=endpoint, config=config)
         self.sqs, self.dynamodb = client("sqs"), client("dynamodb")
         self.functions, self.logs = client("lambda"), client("logs")
-        self.s3, self.stacks = client("s3"), client("cloudformation")
+        self.s3, self.stacks, self.alarms = client("s3"), client("cloudformation"), client("cloudwatch")
 
 
 def until(what, probe, timeout=45, every=0.05):

@@ -6,14 +6,14 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from .receiver import read_body
+from .receiver import address_for, read_body
 
 # Belong to one connection, so they are not forwarded.
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
 
 
 class CountingProxy:
-    def __init__(self, upstream):
+    def __init__(self, upstream, host="127.0.0.1"):
         target = urlsplit(upstream)
         self._lock = threading.Lock()
         self._calls = collections.Counter()
@@ -47,9 +47,9 @@ class CountingProxy:
 
             do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _forward
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((address_for(host), 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def calls(self, service="DynamoDB"):

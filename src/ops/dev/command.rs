@@ -30,8 +30,8 @@ pub struct DevArguments {
     #[arg(long, default_value_t = 0.0, value_parser = chance)]
     crash: f64,
     /// Decides which are killed, and where.
-    #[arg(long)]
-    seed: Option<u64>,
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Call the real URLs instead of a local receiver.
     #[arg(long)]
     real: bool,
@@ -99,7 +99,7 @@ impl DevArguments {
         let plan = Plan {
             duplicates: self.duplicates,
             crash: self.crash,
-            seed: self.seed.unwrap_or_else(|| SystemClock.now().millis() % 1_000_000),
+            seed: self.seed,
             namespace: "dev".to_owned(),
         };
         let receiver = if self.real { None } else { Some(Receiver::start().await?) };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
@@ -57,16 +58,21 @@ impl Boundary {
 pub struct Kills {
     chance: f64,
     random: Mutex<fastrand::Rng>,
+    is_first: AtomicBool,
 }
 
 impl Kills {
     pub fn new(chance: f64, seed: u64) -> Self {
-        Self { chance, random: Mutex::new(fastrand::Rng::with_seed(seed)) }
+        let random = Mutex::new(fastrand::Rng::with_seed(seed));
+        Self { chance, random, is_first: AtomicBool::new(true) }
     }
 
+    /// The first is killed whatever the chance, unless there is none: a run that was to show kills
+    /// shows one.
     pub fn next(&self) -> Kill {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_killed = random.f64() < self.chance;
+        let is_first = self.is_first.swap(false, Ordering::Relaxed);
+        let is_killed = (is_first && self.chance > 0.0) || random.f64() < self.chance;
         let boundary = random.choice(Boundary::DRAWN).filter(|_| is_killed);
         let into_effect = Duration::from_millis(random.u64(0..400));
         Kill(Arc::new(Inner {

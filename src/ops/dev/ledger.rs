@@ -8,7 +8,8 @@ use super::kill::Boundary;
 use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, AttributeValue, Message};
 use crate::local::FastClock;
 use crate::ops::Line;
-use crate::protocol::{Change, ConditionalWrite, Field, IdempotencyKey, RecordId, Status};
+use crate::protocol::{Change, ConditionalWrite, Field, IdempotencyKey, Record, RecordId, Status};
+use crate::runtime::Clock;
 
 /// Events kept per key.
 const MAX_EVENTS: usize = 64;
@@ -88,10 +89,11 @@ impl Ledger {
         self.note(&write.id, |_| Some(format!("{how} token {}", token.unwrap_or_default())));
     }
 
-    pub fn refused(&self, id: &RecordId, status: Status) {
-        self.note(id, |_| match status {
+    pub fn refused(&self, record: &Record) {
+        let is_live = self.clock.now() < record.lease_until;
+        self.note(&record.id, |_| match record.status {
             Status::Completed => Some("replayed      it is completed".to_owned()),
-            Status::Claimed => Some("busy          another attempt holds it".to_owned()),
+            Status::Claimed if is_live => Some("busy          another attempt holds it".to_owned()),
             _ => None,
         });
     }

@@ -84,7 +84,9 @@ pub async fn run(
         }
     }
     let kills = Kills::new(plan.crash, plan.seed);
-    let poller = Poller { timeout: TIMEOUT, ..Poller::default() };
+    // Small batches, so that a kill takes few along.
+    let batch = if plan.crash > 0.0 { 3 } else { 10 };
+    let poller = Poller { timeout: TIMEOUT, batch, ..Poller::default() };
     let invoke = async |invocation: &crate::local::Invocation| {
         let kill = kills.next();
         ledger.delivered(&plan.namespace, invocation.messages());

@@ -54,7 +54,7 @@ impl Store for WatchedStore {
         let commit = self.inner.commit(write, staged).await?;
         if commit != Commit::Applied {
             if let Commit::Conflict(Some(record)) = &commit {
-                self.ledger.refused(id, record.status);
+                self.ledger.refused(record);
             }
             return Ok(commit);
         }
