@@ -29,6 +29,8 @@ pub struct Story {
     pub messages: u64,
     /// Times one of them was received.
     pub deliveries: u64,
+    /// Attempts that were begun.
+    pub claims: u64,
     /// Attempts that were killed.
     pub kills: u64,
     /// Those among them that may have made a request of which the record knows nothing.
@@ -86,7 +88,10 @@ impl Ledger {
             }),
         };
         let how = if token == Some(1) { "claimed      " } else { "taken over   " };
-        self.note(&write.id, |_| Some(format!("{how} token {}", token.unwrap_or_default())));
+        self.note(&write.id, |story| {
+            story.claims += 1;
+            Some(format!("{how} token {}", token.unwrap_or_default()))
+        });
     }
 
     pub fn refused(&self, record: &Record) {

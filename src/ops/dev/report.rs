@@ -122,6 +122,14 @@ fn accounted_for(story: &Story) -> u64 {
     1 + story.kills_in_flight + story.failures
 }
 
+fn beyond(story: &Story, count: u64, what: &str) -> String {
+    format!(
+        "key {:?} had {count} {what}, though only {} of its attempts were killed or failed",
+        story.key,
+        story.kills_in_flight + story.failures
+    )
+}
+
 fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let mut say = |fault: Option<String>, class: &str, fine: String| {
@@ -148,36 +156,31 @@ fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool
         say(None, "at least once", fine);
     }
     if has_receiver {
-        let silent = stories.iter().filter(completed).filter(|story| story.requests == 0);
-        let own_code = silent.clone().count();
         // A job of one's own makes no request to the receiver; one of the jobs file always does.
-        let broken = silent.clone().find(|story| requested.iter().any(|r| r.job == story.job));
-        let fault = broken.map(|s| format!("key {:?} is completed without a request", s.key));
-        if fault.is_some() {
-            say(fault, "completion", String::new());
-        }
-        let extra = requested.iter().find(|story| story.requests > accounted_for(story));
-        let fault = extra.map(|story| {
-            format!(
-                "key {:?} made {} requests, {} of its attempts were killed or failed",
-                story.key,
-                story.requests,
-                story.kills_in_flight + story.failures
-            )
+        let silent = stories.iter().filter(completed).find(|story| {
+            story.requests == 0 && requested.iter().any(|other| other.job == story.job)
         });
-        let total: u64 = requested.iter().map(|story| story.requests).sum();
-        let fine = if plan.crash == 0.0 {
-            format!("{total} requests for {} keys: duplicates never ran", requested.len())
-        } else {
-            format!(
-                "{total} requests for {} keys: none beyond first attempts and killed or failed ones",
-                requested.len()
-            )
-        };
-        say(fault, "claims", fine);
-        if own_code > 0 {
-            say(None, "own code", format!("{own_code} keys completed without the receiver"));
+        if let Some(story) = silent {
+            let fault = format!("key {:?} is completed without a request", story.key);
+            say(Some(fault), "completion", String::new());
         }
+    }
+    if !requested.is_empty() {
+        let extra = requested.iter().find(|story| story.requests > accounted_for(story));
+        let fault = extra.map(|story| beyond(story, story.requests, "requests"));
+        let total: u64 = requested.iter().map(|story| story.requests).sum();
+        let why = match plan.crash == 0.0 {
+            true => "duplicates never ran",
+            false => "none beyond first attempts and those killed or failed",
+        };
+        say(fault, "claims", format!("{total} requests for {} keys: {why}", requested.len()));
+    }
+    let own: Vec<&Story> = stories.iter().filter(|s| s.requests == 0 && s.claims > 0).collect();
+    if !own.is_empty() {
+        let extra = own.iter().find(|story| story.claims > accounted_for(story));
+        let fault = extra.map(|story| beyond(story, story.claims, "attempts"));
+        let total: u64 = own.iter().map(|story| story.claims).sum();
+        say(fault, "own code", format!("{total} attempts for {} keys", own.len()));
     }
     let unsettled = stories.iter().filter(|story| story.status != Some(Status::Completed)).count();
     let lost = unsettled.saturating_sub(drained.dead);
