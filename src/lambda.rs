@@ -1,11 +1,10 @@
 //! A worker's life in Lambda, from one line in `main`.
 
-use crate::config::{Settings, StoreSetting};
+use crate::config::Settings;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{SqsQueue, lambda};
 use crate::handler::Router;
-use crate::service::{Worker, WorkerBuilder};
-use crate::store::{DynamoStore, MemoryStore};
+use crate::service::Worker;
 use crate::{sdk, telemetry};
 
 /// Serves these jobs with the store, namespace, concurrency and quarantine queue that the
@@ -14,12 +13,11 @@ pub async fn run_jobs(jobs: Router) -> Result<(), BoxError> {
     start()?;
     let settings = Settings::from_env()?;
     let sdk = sdk::load().await;
-    let builder: WorkerBuilder = match &settings.store {
-        StoreSetting::DynamoDb { table } => Worker::builder(DynamoStore::new(&sdk, table)),
-        StoreSetting::Memory => Worker::builder(MemoryStore::new()),
-    };
-    let worker =
-        builder.namespace(&settings.namespace).concurrency(settings.concurrency).build(jobs)?;
+    let store = settings.store.open(std::future::ready(sdk.clone())).await?;
+    let worker = Worker::builder_shared(store)
+        .namespace(&settings.namespace)
+        .concurrency(settings.concurrency)
+        .build(jobs)?;
     serve(worker, &sdk, settings).await
 }
 

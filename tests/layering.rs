@@ -23,7 +23,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &["protocol", "runtime", "error", "payload", "store", "handler", "context", "service"],
     ),
     ("front", &["protocol", "runtime", "error", "service", "front"]),
-    ("config", &["protocol", "error", "handler", "effect", "config"]),
+    ("config", &["protocol", "runtime", "error", "store", "sdk", "handler", "effect", "config"]),
     ("ops", &["protocol", "error", "store", "front", "ops"]),
     ("test_util", &["protocol", "runtime", "error", "store"]),
     ("lambda", &["config", "error", "front", "handler", "service", "store", "sdk", "telemetry"]),
@@ -99,6 +99,16 @@ fn aws_is_named_where_it_belongs() {
             .any(|name| text.contains(name));
         let is_allowed = NAMES_AWS.iter().any(|place| file.starts_with(place));
         assert!(!names_aws || is_allowed, "src/{file} names AWS types");
+    }
+}
+
+#[test]
+fn sqlite_is_named_in_its_store_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in sources(&src) {
+        let names_sqlite = fs::read_to_string(&path).unwrap().contains("rusqlite");
+        let is_store = path.starts_with(src.join("store/sqlite"));
+        assert!(!names_sqlite || is_store, "{} names rusqlite", path.display());
     }
 }
 

@@ -4,6 +4,7 @@ mod effect;
 mod fault;
 mod jobs_file;
 mod settings;
+mod store;
 
 pub use fault::Faults;
 pub use settings::{Settings, StoreSetting};
