@@ -48,3 +48,30 @@ pub(super) fn is_condition(error: &rusqlite::Error) -> bool {
         )
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{Connection, TransactionBehavior};
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_may_pass_and_leaves_no_transaction_open() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        // What SQLite says of a full disk it says of a file at its greatest size, too.
+        connection.execute_batch("CREATE TABLE t (x); PRAGMA max_page_count = 2").unwrap();
+        for _ in 0..2 {
+            let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
+            let full = begun.unwrap().execute("INSERT INTO t VALUES (zeroblob(99999))", []);
+            assert_eq!(kind(&full.unwrap_err()), ErrorKind::StoreUnavailable);
+        }
+    }
+
+    #[test]
+    fn what_stays_wrong_is_refused() {
+        let connection = Connection::open_in_memory().unwrap();
+        let missing = connection.execute("DELETE FROM nowhere", []).unwrap_err();
+        assert_eq!(kind(&missing), ErrorKind::StoreRefused);
+        assert!(!is_condition(&missing));
+    }
+}

@@ -61,7 +61,6 @@ pub(super) fn open(path: &Path, missing: Missing) -> Result<(Connection, bool), 
             .with_detail(format!("{}: {detail}", path.display()))
     };
     let fault = |error| fault("open", error).with_detail(path.display().to_string());
-    let is_made = |connection: &Connection| has_table(connection).map_err(fault);
     let none = "there are no records here; make them with `onlyonce setup`, or correct the path";
 
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -72,8 +71,9 @@ pub(super) fn open(path: &Path, missing: Missing) -> Result<(Connection, bool), 
     }
     let mut connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     connection.busy_timeout(PATIENCE).map_err(fault)?;
+    let is_there = has_table(&connection).map_err(fault)?;
     // Before anything in a foreign file is changed.
-    if missing == Missing::Refuse && !is_made(&connection)? {
+    if missing == Missing::Refuse && !is_there {
         return Err(refused(none));
     }
     configure(&connection).map_err(fault)?;
@@ -83,7 +83,7 @@ pub(super) fn open(path: &Path, missing: Missing) -> Result<(Connection, bool), 
             "its journal mode stays {mode:?}; give the path of a file on a disk of this machine"
         )));
     }
-    let made = missing == Missing::Make && make_table(&mut connection).map_err(fault)?;
+    let made = !is_there && make_table(&mut connection).map_err(fault)?;
     Ok((connection, made))
 }
 
@@ -103,17 +103,21 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
 /// Switches to the write-ahead log, which lets others read while one writes. It stays with the
 /// file. Answers the mode it is in now.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
+    // Two that switch a new file at once would wait for each other, so SQLite answers one of them
+    // at once that it is busy, whatever its patience. All the waiting is done here instead.
+    connection.busy_timeout(Duration::ZERO)?;
     let mut pauses = PATIENCE.as_millis() / PAUSE.as_millis();
-    loop {
+    let mode = loop {
         let mode = connection
             .pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
         match mode {
-            // Two that open a new file at once hold each other up, and SQLite does not wait then.
             Err(error) if is_busy(&error) && pauses > 0 => pauses -= 1,
-            done => return done,
+            done => break done,
         }
         std::thread::sleep(PAUSE);
-    }
+    };
+    connection.busy_timeout(PATIENCE)?;
+    mode
 }
 
 fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
