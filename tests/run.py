@@ -121,8 +121,9 @@ class Run:
         """The packaged worker"""
         # Fat LTO takes minutes and changes no behaviour; `make bench` measures it.
         self.env |= {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
-        self.call("cargo", "lambda", "build", "--locked", "--release", "--bin", "worker", minutes=25)
-        self.call("cargo", "lambda", "build", "--locked", "--release", "--example", "field_worker", minutes=25)
+        build = ("cargo", "lambda", "build", "--locked", "--release", "--no-default-features", "--features", "worker")
+        self.call(*build, "--bin", "worker", minutes=25)
+        self.call(*build, "--example", "field_worker", minutes=25)
 
     def e2e(self):
         """End to end"""
