@@ -3,7 +3,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::{Settings, open_store};
+use crate::config::Settings;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{Poll, SqsQueue, lambda};
 use crate::handler::Router;
@@ -20,7 +20,8 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     refuse_abort()?;
     let settings = Settings::from_env()?;
     let sdk = sdk::load().await;
-    let worker = Worker::builder_shared(open_store(&settings.store, &sdk).await?)
+    let store = settings.store.open(std::future::ready(sdk.clone())).await?;
+    let worker = Worker::builder_shared(store)
         .namespace(&settings.namespace)
         .concurrency(settings.concurrency)
         .build(jobs)?;

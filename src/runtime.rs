@@ -91,6 +91,13 @@ pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) 
     Task(tokio::spawn(work))
 }
 
+/// Starts `work`, which blocks its thread, where that holds nobody up. Until it has begun, dropping
+/// the handle calls it off; from then on it runs to its end, whoever waits for it or not.
+#[allow(clippy::disallowed_methods, reason = "this is what everybody else uses instead")]
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
+    Task(tokio::task::spawn_blocking(work))
+}
+
 /// How a task ended without a result.
 #[derive(Debug)]
 pub enum Ended {

@@ -23,7 +23,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         &["protocol", "runtime", "error", "payload", "store", "handler", "context", "service"],
     ),
     ("front", &["protocol", "runtime", "error", "service", "front"]),
-    ("config", &["protocol", "error", "store", "handler", "effect", "config"]),
+    ("config", &["protocol", "runtime", "error", "store", "sdk", "handler", "effect", "config"]),
     (
         "ops",
         &[
@@ -52,8 +52,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] =
-    &["sdk.rs", "store/dynamodb/", "config/store.rs", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] = &["sdk.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -122,6 +121,16 @@ fn aws_is_named_where_it_belongs() {
             .any(|name| text.contains(name));
         let is_allowed = NAMES_AWS.iter().any(|place| file.starts_with(place));
         assert!(!names_aws || is_allowed, "src/{file} names AWS types");
+    }
+}
+
+#[test]
+fn sqlite_is_named_in_its_store_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in sources(&src) {
+        let names_sqlite = fs::read_to_string(&path).unwrap().contains("rusqlite");
+        let is_store = path.starts_with(src.join("store/sqlite"));
+        assert!(!names_sqlite || is_store, "{} names rusqlite", path.display());
     }
 }
 

@@ -125,8 +125,9 @@ class Run:
 
     def build(self):
         """The packaged worker"""
-        self.call("cargo", "lambda", "build", "--locked", "--release", "--bin", "worker", minutes=25)
-        self.call("cargo", "lambda", "build", "--locked", "--release", "--example", "field_worker", minutes=25)
+        build = ("cargo", "lambda", "build", "--locked", "--release", "--no-default-features", "--features", "worker")
+        self.call(*build, "--bin", "worker", minutes=25)
+        self.call(*build, "--example", "field_worker", minutes=25)
 
     def e2e(self):
         """End to end"""

@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
@@ -16,7 +17,7 @@ use onlyonce::ops::{self, Line, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
 use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
-use onlyonce::store::DynamoStore;
+use onlyonce::store::Store;
 use serde::Serialize;
 
 /// Run SQS jobs once per key.
@@ -39,7 +40,8 @@ enum Verb {
     /// Run messages through the jobs file on this machine, with copies and kills.
     Dev(DevArguments),
     /// Check the jobs file, and make the table if it is not there.
-    #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup")]
+    #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
+        ONLYONCE_STORE=sqlite:jobs.db onlyonce setup")]
     Setup,
     /// Send messages, one per line of JSON.
     #[command(after_help = "Example:\n  echo '{\"job\":\"user.welcome\",\
@@ -128,18 +130,23 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     }
 }
 
-async fn store(settings: &Settings) -> Result<DynamoStore, BoxError> {
+/// The store that the environment names, unless it is gone by the time anybody looks.
+fn kept(settings: &Settings) -> Result<&StoreSetting, BoxError> {
     match &settings.store {
-        StoreSetting::DynamoDb { table } => Ok(DynamoStore::new(&sdk::load().await, table)),
-        StoreSetting::Memory => {
-            Err("memory: is gone with its process; set ONLYONCE_STORE=dynamodb://TABLE".into())
-        }
+        StoreSetting::Memory => Err("memory: is gone with its process; set ONLYONCE_STORE to \
+            dynamodb://TABLE or sqlite:PATH"
+            .into()),
+        store => Ok(store),
     }
+}
+
+async fn store(settings: &Settings) -> Result<Arc<dyn Store>, BoxError> {
+    Ok(kept(settings)?.open(sdk::load()).await?)
 }
 
 async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
     Router::from_jobs_file(&settings.jobs)?;
-    let made = store(settings).await?.create_table(&SystemClock).await?;
+    let made = kept(settings)?.set_up(sdk::load(), &SystemClock).await?;
     if is_json {
         println!("{}", serde_json::json!({ "jobs": settings.jobs, "table_made": made }));
     } else {
@@ -177,8 +184,8 @@ async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCod
 }
 
 async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {
-    let Some(record) = ops::inspect(&store(settings).await?, id).await? else {
-        return Err(format!("there is no record {id} in this table").into());
+    let Some(record) = ops::inspect(store(settings).await?.as_ref(), id).await? else {
+        return Err(format!("there is no record {id} in this store").into());
     };
     if is_json {
         print_json(&record)?;
@@ -202,7 +209,7 @@ async fn list(
     is_json: bool,
 ) -> Result<ExitCode, BoxError> {
     let store = store(settings).await?;
-    let records = ops::list(&store, &settings.namespace, status, limit).await?;
+    let records = ops::list(store.as_ref(), &settings.namespace, status, limit).await?;
     if is_json {
         records.iter().try_for_each(print_json)?;
         return Ok(ExitCode::SUCCESS);

@@ -8,7 +8,6 @@ mod store;
 
 pub use fault::Faults;
 pub use settings::{Settings, StoreSetting};
-pub use store::open_store;
 
 use std::path::Path;
 

@@ -13,8 +13,8 @@ use super::{Plan, Receiver, Report, read_lines, run};
 use crate::error::BoxError;
 use crate::handler::Router;
 use crate::ops::Line;
-use crate::runtime::{Clock, SystemClock};
-use crate::store::{MemoryStore, Store};
+use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
+use crate::store::SqliteStore;
 
 /// What `dev` is asked for.
 #[derive(Args, Clone, Debug)]
@@ -108,7 +108,8 @@ impl DevArguments {
             bar.set_length(all.try_into().unwrap_or(u64::MAX));
             bar.set_position(done.try_into().unwrap_or(u64::MAX));
         };
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let records = Scratch::new();
+        let store = Arc::new(SqliteStore::open(&records.0).await?);
         let report = run(&lines, &plan, &router, store, receiver.as_ref(), &progress).await?;
         bar.finish_and_clear();
         if is_json {
@@ -128,6 +129,25 @@ impl DevArguments {
         };
         let text = std::fs::read_to_string(path).map_err(|error| named(path, error.to_string()))?;
         Ok(read_lines(&text).map_err(|error| named(path, error))?)
+    }
+}
+
+/// A database of this run alone: records of the last one would replay everything.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        let name = format!("onlyonce-dev-{}.db", OsEntropy.claim_id().as_str());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for ending in ["db", "db-wal", "db-shm"] {
+            // What is not there need not be removed.
+            let _ = std::fs::remove_file(self.0.with_extension(ending));
+        }
     }
 }
 
