@@ -27,8 +27,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "ops",
         &[
-            "protocol", "runtime", "error", "store", "handler", "effect", "service", "front",
-            "local", "ops",
+            "protocol", "runtime", "error", "payload", "store", "handler", "effect", "service",
+            "front", "local", "ops",
         ],
     ),
     ("local", &["protocol", "runtime", "error", "service", "front", "local"]),

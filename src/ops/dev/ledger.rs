@@ -41,7 +41,7 @@ pub struct Story {
     pub requests: u64,
     /// Provider keys among them.
     pub provider_keys: BTreeSet<String>,
-    /// Where the record stands.
+    /// Where the record stands at the end.
     pub status: Option<Status>,
     /// What happened, when.
     pub events: Vec<(Duration, String)>,
@@ -105,7 +105,6 @@ impl Ledger {
 
     pub fn settled(&self, id: &RecordId, status: Status) {
         self.note(id, |story| {
-            story.status = Some(status);
             story.failures += u64::from(status != Status::Completed);
             Some(status.to_string())
         });
@@ -136,8 +135,8 @@ impl Ledger {
         }
     }
 
-    pub fn stories(&self) -> Vec<Story> {
-        self.keys().values().cloned().collect()
+    pub fn stories(&self) -> BTreeMap<RecordId, Story> {
+        self.keys().clone()
     }
 
     fn note(&self, id: &RecordId, change: impl FnOnce(&mut Story) -> Option<String>) {

@@ -122,7 +122,12 @@ pub async fn run(
         drained.deliveries += again.deliveries;
         drained.dead = again.dead;
     }
-    let stories = ledger.stories();
+    // The records have the last word: a write may have landed that nobody lived to see.
+    let mut stories = ledger.stories();
+    for (id, story) in &mut stories {
+        story.status = store.load(id).await?.map(|record| record.status);
+    }
+    let stories: Vec<_> = stories.into_values().collect();
     Ok(Report::new(&stories, plan, drained, redriven, receiver.is_some()))
 }
 
