@@ -41,6 +41,7 @@ pub(crate) struct About {
     /// When the handler is stopped.
     pub stop: Timestamp,
     /// What stands for the outside world, when things are only tried out.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only requests go outside"))]
     pub outside: Option<SocketAddr>,
 }
 

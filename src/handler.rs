@@ -1,5 +1,7 @@
 //! Jobs: a name, a handler, and what the job may cost.
 
+mod fingerprint;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -9,10 +11,12 @@ use serde::de::DeserializeOwned;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
+use self::fingerprint::Compared;
 use crate::context::Context;
 use crate::error::{BoxError, HandlerError};
 use crate::payload::{NotJson, Payload};
 use crate::protocol::{Output, Retention, RetryPolicy};
+use crate::rules::MessageRules;
 
 /// The largest output kept for replays; a larger one is omitted, and the job completes all the same.
 pub const MAX_OUTPUT: usize = 64 * 1024;
@@ -101,6 +105,7 @@ pub(crate) struct Policy {
 pub struct Job {
     pub(crate) name: String,
     pub(crate) policy: Policy,
+    compared: Compared,
     service: JobService,
 }
 
@@ -138,6 +143,7 @@ impl Job {
         Self {
             name: name.into(),
             policy: Policy::default(),
+            compared: Compared::Whole,
             service: BoxCloneSyncService::new(service),
         }
     }
@@ -186,6 +192,11 @@ impl Job {
         self
     }
 
+    /// A message's body as this job takes it.
+    pub(crate) fn payload(&self, body: &str) -> Result<Payload, NotJson> {
+        if self.policy.is_raw { Ok(Payload::raw(body)) } else { Payload::json(body) }
+    }
+
     /// Runs the job once.
     pub(crate) async fn run(self, call: Call) -> Result<Reply, HandlerError> {
         self.service.oneshot(call).await.map_err(HandlerError::from_boxed)
@@ -203,6 +214,7 @@ impl std::fmt::Debug for Job {
 pub struct Router {
     jobs: HashMap<String, Job>,
     twice: Option<String>,
+    messages: MessageRules,
 }
 
 impl Router {
@@ -230,6 +242,17 @@ impl Router {
             self.twice = Some(name);
         }
         self
+    }
+
+    /// How messages name their job and key; by default with attributes.
+    #[must_use]
+    pub fn messages(mut self, rules: MessageRules) -> Self {
+        self.messages = rules;
+        self
+    }
+
+    pub(crate) fn message_rules(&self) -> &MessageRules {
+        &self.messages
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Job> {

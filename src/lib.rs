@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "lambda", feature = "jobs-file"))]
 pub mod config;
 pub mod context;
 pub mod effect;
@@ -16,6 +16,7 @@ pub mod local;
 pub mod ops;
 pub mod payload;
 pub mod protocol;
+pub mod rules;
 pub mod runtime;
 #[cfg(feature = "dynamodb")]
 pub mod sdk;

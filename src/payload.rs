@@ -88,6 +88,19 @@ impl Payload {
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(self.canonical().as_bytes())
     }
+
+    /// SHA-256 of the canonical form of an object with these of its fields alone; of the whole
+    /// where the payload is no object, for then it has none to choose from.
+    pub fn fingerprint_of(&self, fields: &[String]) -> Fingerprint {
+        let Some(Value::Object(all)) = &self.json else {
+            return self.fingerprint();
+        };
+        let chosen = fields.iter().filter_map(|name| all.get_key_value(name));
+        let chosen = chosen.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut out = String::new();
+        write_canonical(&Value::Object(chosen), &mut out);
+        Fingerprint::of(out.as_bytes())
+    }
 }
 
 impl fmt::Debug for Payload {
@@ -158,6 +171,21 @@ mod tests {
         assert_ne!(fingerprint("[1,2]"), fingerprint("[2,1]"));
         assert_ne!(fingerprint(r#"{"a":null}"#), fingerprint("{}"));
         assert_ne!(fingerprint("\"\u{e9}\""), fingerprint("\"e\u{301}\""));
+    }
+
+    #[test]
+    fn a_fingerprint_of_fields_sees_those_alone() {
+        let of = |body: &str| {
+            let fields = ["amount", "currency"].map(str::to_owned);
+            Payload::json(body).unwrap().fingerprint_of(&fields).to_string()
+        };
+        let first = of(r#"{"amount":5,"currency":"eur","sent_at":1}"#);
+        assert_eq!(first, of(r#"{"sent_at":2,"currency":"eur","amount":5}"#));
+        assert_eq!(first, fingerprint(r#"{"amount":5,"currency":"eur"}"#));
+        assert_ne!(first, of(r#"{"amount":6,"currency":"eur"}"#));
+        assert_ne!(of(r#"{"amount":5}"#), of(r#"{"amount":5,"currency":null}"#));
+        // What has no fields is not all the same.
+        assert_ne!(of("[1]"), of("[2]"));
     }
 
     #[test]

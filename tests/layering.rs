@@ -11,19 +11,26 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("runtime", &["protocol", "runtime"]),
     ("error", &["protocol", "error"]),
     ("payload", &["protocol", "payload"]),
+    ("rules", &[]),
     ("store", &["protocol", "runtime", "error", "sdk", "store"]),
     ("sdk", &[]),
     ("telemetry", &[]),
     // A handler is called with a context, which declares effects, which the service settles.
-    ("handler", &["protocol", "error", "payload", "context", "handler"]),
+    ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
     ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
     ("effect", &["protocol", "error", "payload", "context", "handler", "effect"]),
     (
         "service",
-        &["protocol", "runtime", "error", "payload", "store", "handler", "context", "service"],
+        &[
+            "protocol", "runtime", "error", "payload", "rules", "store", "handler", "context",
+            "service",
+        ],
     ),
-    ("front", &["protocol", "runtime", "error", "service", "front"]),
-    ("config", &["protocol", "runtime", "error", "store", "sdk", "handler", "effect", "config"]),
+    ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
+    (
+        "config",
+        &["protocol", "runtime", "error", "store", "sdk", "rules", "handler", "effect", "config"],
+    ),
     (
         "ops",
         &[

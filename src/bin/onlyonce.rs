@@ -2,8 +2,7 @@
 //!
 //! Exit status: 0 = fine, 1 = findings or failure, 2 = wrong usage.
 
-use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -13,9 +12,9 @@ use onlyonce::BoxError;
 use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, Line, RecordView};
+use onlyonce::ops::{self, ImportLine, Line, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
-use onlyonce::runtime::SystemClock;
+use onlyonce::runtime::{OsEntropy, SystemClock};
 use onlyonce::sdk;
 use onlyonce::store::Store;
 use serde::Serialize;
@@ -52,6 +51,15 @@ enum Verb {
         /// The queue; ONLYONCE_QUEUE_URL by default.
         #[arg(long)]
         queue_url: Option<String>,
+    },
+    /// Record operations that were done before as completed, one per line of JSON.
+    #[command(
+        after_help = "Example:\n  onlyonce import examples/done.jsonl\n\nSafe to interrupt and to run again: only what has no record is written."
+    )]
+    Import {
+        /// The file: {"job": "..", "idempotency-key": "..", "body": .., "output": ..}, the last two
+        /// if they are known.
+        file: PathBuf,
     },
     /// Show one record.
     #[command(after_help = "Example:\n  onlyonce inspect user.welcome user:42:welcome:v1")]
@@ -118,6 +126,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
                 .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
             send(&url, file, is_json).await
         }
+        Verb::Import { file } => import(&settings, &file, is_json).await,
         Verb::Inspect { job, key } => {
             let id = match key {
                 Some(key) => RecordId::new(&settings.namespace, &job, &IdempotencyKey::new(key)?),
@@ -157,20 +166,7 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
 }
 
 async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCode, BoxError> {
-    let text = match file {
-        Some(path) => std::fs::read_to_string(&path)
-            .map_err(|error| format!("{}: {error}", path.display()))?,
-        None => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
-        }
-    };
-    // All of them are read before any is sent.
-    let mut lines = Vec::new();
-    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        lines.push(Line::read(line).map_err(|error| format!("line {}: {error}", n + 1))?);
-    }
+    let lines = ops::read_lines(file.as_deref(), Line::read)?;
     let sdk = sdk::load().await;
     for line in &lines {
         let sent = ops::send(&sdk, url, line).await?;
@@ -181,6 +177,24 @@ async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCod
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn import(settings: &Settings, file: &Path, is_json: bool) -> Result<ExitCode, BoxError> {
+    let jobs = Router::from_jobs_file(&settings.jobs)?;
+    let lines = ops::read_lines(Some(file), ImportLine::read)?;
+    let store = store(settings).await?;
+    let report =
+        ops::import(store.as_ref(), &settings.namespace, &jobs, &lines, &SystemClock, &OsEntropy)
+            .await?;
+    if is_json {
+        print_json(&report)?;
+    } else {
+        println!(
+            "{} imported, {} completed before, {} in other hands and left alone",
+            report.imported, report.already_completed, report.left_alone
+        );
+    }
+    Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {

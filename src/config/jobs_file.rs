@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use super::fault::Faults;
+use super::fingerprint::FingerprintText;
+use super::message::MessageTable;
 use crate::handler::{Job, Router};
 use crate::protocol::{Retention, RetryPolicy};
 
@@ -20,6 +22,8 @@ pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 struct JobsFile {
     #[serde(default)]
     defaults: Defaults,
+    #[serde(default)]
+    message: MessageTable,
     #[serde(default)]
     job: BTreeMap<String, Spanned<JobTable>>,
 }
@@ -41,6 +45,7 @@ pub(super) struct JobTable {
     retry: Option<RetryTable>,
     #[serde(default, deserialize_with = "duration")]
     pub timeout: Option<Duration>,
+    pub fingerprint: Option<FingerprintText>,
     // Of the `http` effect.
     pub method: Option<String>,
     pub url: Option<String>,
@@ -147,7 +152,8 @@ fn parse(source: &str, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
     if file.job.is_empty() {
         faults.add("no job is declared; add a [job.\"name\"] table with effect and guarantee");
     }
-    let mut router = Router::new();
+    let rules = file.message.rules(|name| file.job.contains_key(name), source, faults);
+    let mut router = Router::new().messages(rules);
     for (name, table) in file.job {
         let place = table.span();
         match job(&name, table.into_inner(), &file.defaults, env) {
@@ -176,11 +182,18 @@ fn job(name: &str, table: JobTable, defaults: &Defaults, env: Env<'_>) -> Result
             humantime::format_duration(window)
         ));
     }
-    match table.effect_job(name, env) {
-        Ok(job) if wrong.is_empty() => Ok(job.retry(retry).retention(retention)),
-        Ok(_) => Err(wrong),
+    let job = match table.effect_job(name, env) {
+        Ok(job) => table.compared(job.retry(retry).retention(retention)),
         Err(more) => {
             wrong.extend(more);
+            return Err(wrong);
+        }
+    };
+    match job {
+        Ok(job) if wrong.is_empty() => Ok(job),
+        Ok(_) => Err(wrong),
+        Err(more) => {
+            wrong.push(more);
             Err(wrong)
         }
     }

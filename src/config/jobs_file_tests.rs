@@ -69,6 +69,76 @@ fn each_fault_names_its_line_and_the_fix() {
     }
 }
 
+const MESSAGE: &str = r#"
+[message]
+unwrap = "eventbridge"
+key = "id"
+job = '"detail-type"'
+key_attribute = "dedupe"
+job_attribute = "task"
+default_job = "order.place"
+
+[job."order.place"]
+effect = "http"
+guarantee = "at-least-once"
+url = "https://api.example.com/"
+fingerprint = ["amount"]
+"#;
+
+#[test]
+fn each_fault_of_the_message_table_names_its_line_and_the_fix() {
+    assert_eq!(faults(MESSAGE), "");
+    let cases = [
+        ("\"eventbridge\"", "\"kafka\"", "3: message: unwrap \"kafka\" is not known; write"),
+        ("\"eventbridge\"", "[\"sns\", \"s4\"]", "3: message: unwrap \"s4\""),
+        ("\"eventbridge\"", "7", "3: unwrap is text, or a list"),
+        ("key = \"id\"", "kye = \"id\"", "4: unknown field `kye`"),
+        ("key = \"id\"", "key = \"id.\"", "4: message: key is no JMESPath expression"),
+        ("key = \"id\"", "key = \"detail-type\"", "4: message: key is no JMESPath"),
+        ("key = \"id\"", "key = \"digest(id)\"", "4: message: key is no JMESPath"),
+        ("key = \"id\"", "key = \"id || 'none'\"", "4: message: key gives something"),
+        ("'\"detail-type\"'", "'['", "5: message: job is no JMESPath expression"),
+        ("\"dedupe\"", "\"\"", "6: message: \"\" is no attribute's name"),
+        ("\"dedupe\"", "\"de dupe\"", "6: message: \"de dupe\" is no attribute's name"),
+        ("\"dedupe\"", "\"task\"", "6: message: key and job cannot be one attribute"),
+        ("default_job = \"order.place\"", "default_job = \"order\"", "8: message: default_job"),
+        ("[\"amount\"]", "\"on\"", "10: job \"order.place\": fingerprint \"on\" is not known"),
+        ("[\"amount\"]", "[]", "names no field; write \"off\""),
+        ("[\"amount\"]", "[\"amount\"]\nbody = \"raw\"", "a raw body has no fields"),
+        ("[\"amount\"]", "7", "14: fingerprint is a list"),
+    ];
+    for (right, wrong, said) in cases {
+        assert!(MESSAGE.contains(right), "{right}");
+        let faults = faults(&MESSAGE.replacen(right, wrong, 1));
+        assert!(faults.starts_with("jobs.toml:") && faults.contains(said), "{wrong}: {faults}");
+        assert_eq!(faults.lines().count(), 1, "{faults}");
+    }
+}
+
+#[test]
+fn expressions_give_the_names_of_real_events() {
+    let derived = |key: &str, body: &str| {
+        let mut faults = Faults::new(Path::new("jobs.toml"));
+        let source = MESSAGE.replace("key = \"id\"", &format!("key = {key:?}"));
+        let router = parse(&source, &|_| None, &mut faults).unwrap();
+        assert_eq!(faults.to_string(), "");
+        let derive = router.message_rules().key.clone().unwrap();
+        derive(&serde_json::from_str(body).unwrap())
+    };
+    let s3 = include_str!("../../tests/fixtures/s3_put.json");
+    let version = "Records[0].s3.[bucket.name, object.key, object.versionId || object.sequencer] | join('/', @)";
+    let gives = derived(version, s3);
+    assert_eq!(gives, "amzn-s3-demo-bucket/Happy+Face.jpg/096fKKXTRTtl3on89fVO.nfljtsv6qko");
+    // A part that is missing makes no key of the rest.
+    assert!(derived(version, &s3.replace("versionId", "x").replace("sequencer", "y")).is_null());
+    let event = include_str!("../../tests/fixtures/eventbridge.json");
+    assert_eq!(derived("id", event), "53dc4d37-cffa-4f76-80c9-8b7d4a4d2eaa");
+    assert_eq!(derived("detail.order.total", event), 4990);
+    assert_eq!(derived("id", "{\"id\":18446744073709551615}"), u64::MAX);
+    assert!(derived("id", "[]").is_null());
+    assert!(derived("join('-', [id])", "{\"id\":7}").is_null());
+}
+
 #[test]
 fn all_faults_of_all_jobs_are_named_at_once() {
     let faults = faults("[job.a]\neffect = \"http\"\n[job.b]\nguarantee = \"keyed\"\n");

@@ -9,8 +9,9 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
 use tracing::{error, warn};
 
+use super::asked::{Asked, asked};
 use super::log;
-use super::message::{Asked, Message, asked};
+use super::message::Message;
 use super::queue::{Delay, Mark, Placed, Queue};
 use crate::protocol::{RecordId, Timestamp};
 use crate::runtime::before;
@@ -130,7 +131,7 @@ impl Batch<'_> {
     }
 
     async fn run(&self, message: &Message) -> Outcome {
-        let delivery = match asked(message) {
+        let delivery = match asked(message, self.worker.message_rules()) {
             Asked::Job(delivery) => delivery,
             Asked::Nothing => return Outcome::of(Ending::Ignored),
             Asked::Unclear(why) => return Outcome::of(Ending::Undecodable(why)),

@@ -1,7 +1,9 @@
 //! Where messages come in: read one by one, run side by side, answered for one by one.
 
 mod answer;
+mod asked;
 mod batch;
+mod envelope;
 mod event;
 #[cfg(feature = "lambda")]
 pub mod lambda;
@@ -13,10 +15,11 @@ mod queue;
 #[cfg(feature = "lambda")]
 mod sqs;
 
+pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 pub use answer::{BatchResponse, ItemFailure, answer};
 pub use batch::run as run_batch;
 pub use event::messages;
-pub use message::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, Attribute, AttributeValue, Message};
+pub use message::{Attribute, AttributeValue, Message};
 #[cfg(feature = "lambda")]
 pub use poll::Poll;
 pub(crate) use queue::carried;

@@ -4,11 +4,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::send::body_text;
 use crate::error::{Error, ErrorKind};
-use crate::payload::Payload;
-use crate::protocol::{
-    ClaimId, IdempotencyKey, Imported, Output, Retention, Status, import as done,
-};
+use crate::handler::Router;
+use crate::protocol::{IdempotencyKey, Imported, Output, Status, import as done};
 use crate::runtime::{Clock, Entropy};
 use crate::store::{Commit, Store};
 
@@ -52,25 +51,24 @@ pub struct ImportReport {
     pub left_alone: u64,
 }
 
-/// Records operations as completed where there is no record of them. Safe to interrupt and to run
+/// Records operations of these jobs as completed where there is no record of them. Safe to interrupt and to run
 /// again. Stops at the first store error.
 pub async fn import(
     store: &dyn Store,
     namespace: &str,
-    retention: Retention,
+    jobs: &Router,
     lines: &[ImportLine],
     clock: &dyn Clock,
     entropy: &dyn Entropy,
 ) -> Result<ImportReport, Error> {
     let one = async |line: &ImportLine| {
         let claim_id = entropy.claim_id();
-        let write = done(imported(line, namespace, retention)?, claim_id.clone(), clock.now());
+        let write = done(imported(line, namespace, jobs)?, claim_id.clone(), clock.now());
         let commit = store.commit(&write, &[]).await?;
         Ok::<_, Error>(match commit {
             Commit::Applied => Became::Imported,
-            Commit::Conflict(Some(record)) if is_mine(&record.claim_id, &claim_id) => {
-                Became::Imported
-            }
+            // My write landed and its reply was lost.
+            Commit::Conflict(Some(record)) if record.claim_id == claim_id => Became::Imported,
             Commit::Conflict(Some(record)) if record.status == Status::Completed => {
                 Became::AlreadyCompleted
             }
@@ -89,26 +87,23 @@ pub async fn import(
     Ok(report)
 }
 
-/// My write landed and its reply was lost.
-fn is_mine(found: &ClaimId, mine: &ClaimId) -> bool {
-    found == mine
-}
-
 enum Became {
     Imported,
     AlreadyCompleted,
     LeftAlone,
 }
 
-fn imported(line: &ImportLine, namespace: &str, retention: Retention) -> Result<Imported, Error> {
+fn imported(line: &ImportLine, namespace: &str, jobs: &Router) -> Result<Imported, Error> {
     let fault = |detail: String| Error::new(ErrorKind::Config, "import").with_detail(detail);
     let key = IdempotencyKey::new(line.key.as_str()).map_err(|error| fault(error.to_string()))?;
+    let job = jobs.get(&line.job).ok_or_else(|| {
+        fault(format!("no job is named {:?}; add it to the jobs, or correct the line", line.job))
+    })?;
     let fingerprint = match &line.body {
         None => None,
-        Some(Value::String(text)) => Some(Payload::raw(text.as_str()).fingerprint()),
-        Some(json) => {
-            let payload = Payload::json(json.to_string());
-            Some(payload.map_err(|error| fault(error.to_string()))?.fingerprint())
+        Some(body) => {
+            let payload = job.payload(&body_text(body));
+            job.fingerprint(&payload.map_err(|error| fault(error.to_string()))?)
         }
     };
     let output = line.output.as_ref().map_or(Output::Omitted, |it| Output::Stored(it.to_string()));
@@ -118,6 +113,6 @@ fn imported(line: &ImportLine, namespace: &str, retention: Retention) -> Result<
         key,
         fingerprint,
         output,
-        retention,
+        retention: job.policy.retention,
     })
 }

@@ -49,10 +49,7 @@ impl Line {
 impl Line {
     /// The message's body: text as it is, anything else as JSON.
     pub fn body_text(&self) -> String {
-        match &self.body {
-            Value::String(text) => text.clone(),
-            json => json.to_string(),
-        }
+        body_text(&self.body)
     }
 }
 
@@ -73,4 +70,12 @@ pub async fn send(sdk: &SdkConfig, queue_url: &str, line: &Line) -> Result<Sent,
         .await
         .map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
     Ok(Sent { job: line.job.clone(), message_id: sent.message_id })
+}
+
+/// A message's body for what a line says: text as it is, anything else as JSON.
+pub(super) fn body_text(body: &Value) -> String {
+    match body {
+        Value::String(text) => text.clone(),
+        json => json.to_string(),
+    }
 }

@@ -30,15 +30,11 @@ impl Worker {
             );
             return self.named(&delivery, Outcome::of(Ending::Undecodable(reason)));
         };
-        let payload = if job.policy.is_raw {
-            Payload::raw(delivery.body.as_str())
-        } else {
-            match Payload::json(delivery.body.as_str()) {
-                Ok(payload) => payload,
-                Err(error) => {
-                    let ending = Ending::Undecodable(error.to_string());
-                    return self.named(&delivery, Outcome::of(ending));
-                }
+        let payload = match job.payload(&delivery.body) {
+            Ok(payload) => payload,
+            Err(error) => {
+                let ending = Ending::Undecodable(error.to_string());
+                return self.named(&delivery, Outcome::of(ending));
             }
         };
         let outcome = self.attempt(&delivery, &job, payload, deadline).await;
@@ -85,7 +81,7 @@ impl Worker {
             namespace: self.namespace.clone(),
             job: delivery.job.clone(),
             key: delivery.key.clone(),
-            fingerprint: Some(payload.fingerprint()),
+            fingerprint: job.fingerprint(&payload),
             claim_id: self.commits.entropy().claim_id(),
             lease_until,
             skew: self.skew,

@@ -11,6 +11,7 @@ use super::Commits;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::handler::{Call, Job, JobService, Reply, Router};
 use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
+use crate::rules::MessageRules;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::Store;
 
@@ -96,6 +97,11 @@ impl Worker {
         self.commits.shared_clock()
     }
 
+    /// How messages name their job and key.
+    pub(crate) fn message_rules(&self) -> &MessageRules {
+        self.jobs.message_rules()
+    }
+
     /// The worker's clock.
     pub fn clock(&self) -> &dyn Clock {
         self.commits.clock()
@@ -179,11 +185,17 @@ impl WorkerBuilder {
         self
     }
 
-    /// The worker for these jobs. Refuses two jobs of one name.
+    /// The worker for these jobs. Refuses two jobs of one name, and a default that is none of them.
     pub fn build(self, jobs: Router) -> Result<Worker, Error> {
         if let Some(name) = jobs.name_twice() {
             return Err(Error::new(ErrorKind::Config, "build the worker")
                 .with_detail(format!("job {name:?} is there twice; rename or remove one")));
+        }
+        if let Some(name) = &jobs.message_rules().default_job
+            && jobs.get(name).is_none()
+        {
+            return Err(Error::new(ErrorKind::Config, "build the worker")
+                .with_detail(format!("the default job {name:?} is not there; add or correct it")));
         }
         let jobs = self.layers.iter().fold(jobs, |jobs, wrap| jobs.map(wrap));
         Ok(Worker {

@@ -176,7 +176,7 @@ def test_json_nested_10_000_deep_is_quarantined_and_its_neighbour_runs(aws, runt
     assert message["Body"] == deep
     mark = json.loads(message["MessageAttributes"]["onlyonce-quarantine"]["StringValue"])
     assert mark["job"] == "charge"
-    assert "recursion" in mark["error"]
+    assert "nested" in mark["error"]
     assert receiver.requests(f"/charge/{case}") == []
     assert len(receiver.requests(f"/charge/{case}-good")) == 1
 

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod messages;
 mod receiver;
 
 use std::path::PathBuf;

@@ -15,3 +15,4 @@ mod effects;
 mod endings;
 mod kit;
 mod local_queue;
+mod messages;

@@ -1,7 +1,7 @@
 //! `dev` as a command: its arguments, its progress, its output.
 
-use std::io::{IsTerminal, Read, stderr};
-use std::path::{Path, PathBuf};
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Plan, Receiver, Report, read_lines, run};
+use super::{Plan, Receiver, Report, run};
 use crate::error::BoxError;
 use crate::handler::Router;
-use crate::ops::Line;
+use crate::ops::{Line, read_lines};
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::SqliteStore;
 
@@ -95,7 +95,7 @@ impl DevArguments {
 
     async fn once(&self, jobs: &Jobs, is_json: bool) -> Result<Report, BoxError> {
         let router = jobs.load(self.real)?;
-        let lines = self.lines()?;
+        let lines = read_lines(self.file.as_deref(), Line::read)?;
         let plan = Plan {
             duplicates: self.duplicates,
             crash: self.crash,
@@ -118,17 +118,6 @@ impl DevArguments {
             println!("{report}");
         }
         Ok(report)
-    }
-
-    fn lines(&self) -> Result<Vec<Line>, BoxError> {
-        let named = |path: &Path, error: String| format!("{}: {error}", path.display());
-        let Some(path) = &self.file else {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            return Ok(read_lines(&text)?);
-        };
-        let text = std::fs::read_to_string(path).map_err(|error| named(path, error.to_string()))?;
-        Ok(read_lines(&text).map_err(|error| named(path, error))?)
     }
 }
 

@@ -49,14 +49,6 @@ pub struct Plan {
     pub namespace: String,
 }
 
-/// Reads messages, one per line of JSON. The error names the line.
-pub fn read_lines(text: &str) -> Result<Vec<Line>, String> {
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(n, line)| Line::read(line).map_err(|error| format!("line {}: {error}", n + 1)))
-        .collect()
-}
-
 /// Runs these messages to the end. `receiver` is what the jobs' requests reach, if they do not go
 /// to the real world; `progress` is told how many of all messages are done, now and then.
 pub async fn run(
