@@ -75,8 +75,8 @@ async fn it_serves_a_queue_and_finishes_what_runs_when_told_to_stop() {
     );
     polling.until(&["polling"]);
     send("echo", "a", "{}").await;
-    send("echo", "a", "{}").await;
     polling.until(&["outcome=\"completed\""]);
+    send("echo", "a", "{}").await;
     polling.until(&["outcome=\"replayed\""]);
 
     send("slow", "b", "{\"ms\":1500}").await;

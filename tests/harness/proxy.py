@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 
 from .receiver import address_for, read_body
 
-# Belong to one connection, so they are not forwarded.
-HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
+# Belong to one connection, or are set anew for it, so they are not forwarded.
+OWN = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length"}
+# A response gets these from our own server.
+OWN_ANSWER = OWN | {"server", "date"}
 
 
 class CountingProxy:
@@ -28,7 +30,7 @@ class CountingProxy:
             def _forward(self):
                 body = read_body(self)
                 proxy._count(self.headers.get("X-Amz-Target", ""))
-                headers = {k: v for k, v in self.headers.items() if k.lower() not in HOP_BY_HOP}
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in OWN}
                 headers["Content-Length"] = str(len(body))
                 upstream = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
                 try:
@@ -39,7 +41,7 @@ class CountingProxy:
                     upstream.close()
                 self.send_response(answer.status)
                 for name, value in answer.getheaders():
-                    if name.lower() not in HOP_BY_HOP | {"content-length"}:
+                    if name.lower() not in OWN_ANSWER:
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()

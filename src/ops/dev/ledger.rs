@@ -31,6 +31,10 @@ pub struct Story {
     pub deliveries: u64,
     /// Attempts that were begun.
     pub claims: u64,
+    /// Whether it is known to be completed.
+    is_completed: bool,
+    /// Attempts that were begun although it was.
+    pub reruns: u64,
     /// Attempts that were killed.
     pub kills: u64,
     /// Those among them that may have made a request of which the record knows nothing.
@@ -90,14 +94,18 @@ impl Ledger {
         let how = if token == Some(1) { "claimed      " } else { "taken over   " };
         self.note(&write.id, |story| {
             story.claims += 1;
+            story.reruns += u64::from(story.is_completed);
             Some(format!("{how} token {}", token.unwrap_or_default()))
         });
     }
 
     pub fn refused(&self, record: &Record) {
         let is_live = self.clock.now() < record.lease_until;
-        self.note(&record.id, |_| match record.status {
-            Status::Completed => Some("replayed      it is completed".to_owned()),
+        self.note(&record.id, |story| match record.status {
+            Status::Completed => {
+                story.is_completed = true;
+                Some("replayed      it is completed".to_owned())
+            }
             Status::Claimed if is_live => Some("busy          another attempt holds it".to_owned()),
             _ => None,
         });
@@ -105,6 +113,7 @@ impl Ledger {
 
     pub fn settled(&self, id: &RecordId, status: Status) {
         self.note(id, |story| {
+            story.is_completed |= status == Status::Completed;
             story.failures += u64::from(status != Status::Completed);
             Some(status.to_string())
         });

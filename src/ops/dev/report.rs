@@ -116,18 +116,19 @@ fn effects(story: &Story) -> u64 {
     }
 }
 
-/// How many requests this key's attempts account for: one, and one more for each attempt that
-/// was killed or failed. Beyond that, attempts ran that should not have.
-fn accounted_for(story: &Story) -> u64 {
-    1 + story.kills_in_flight + story.failures
-}
-
-fn beyond(story: &Story, count: u64, what: &str) -> String {
-    format!(
-        "key {:?} had {count} {what}, though only {} of its attempts were killed or failed",
-        story.key,
-        story.kills_in_flight + story.failures
-    )
+/// What this key's attempts did that they should not have, if anything.
+fn beyond(story: &Story) -> Option<String> {
+    let key = &story.key;
+    if story.reruns > 0 {
+        return Some(format!("key {key:?} was run again after it was completed"));
+    }
+    let excused = story.kills_in_flight + story.failures;
+    let (count, what) = match (story.requests > 1 + excused, story.claims > 1 + excused) {
+        (true, _) => (story.requests, "requests"),
+        (_, true) => (story.claims, "attempts"),
+        _ => return None,
+    };
+    Some(format!("key {key:?} had {count} {what}, but {excused} attempts were killed or failed"))
 }
 
 fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool) -> Vec<Verdict> {
@@ -165,22 +166,21 @@ fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool
             say(Some(fault), "completion", String::new());
         }
     }
-    if !requested.is_empty() {
-        let extra = requested.iter().find(|story| story.requests > accounted_for(story));
-        let fault = extra.map(|story| beyond(story, story.requests, "requests"));
-        let total: u64 = requested.iter().map(|story| story.requests).sum();
+    let claimed: Vec<&Story> = stories.iter().filter(|story| story.claims > 0).collect();
+    if !claimed.is_empty() {
+        let fault = claimed.iter().find_map(|story| beyond(story));
+        let requests: u64 = claimed.iter().map(|story| story.requests).sum();
+        let attempts: u64 = claimed.iter().map(|story| story.claims).sum();
         let why = match plan.crash == 0.0 {
             true => "duplicates never ran",
             false => "none beyond first attempts and those killed or failed",
         };
-        say(fault, "claims", format!("{total} requests for {} keys: {why}", requested.len()));
-    }
-    let own: Vec<&Story> = stories.iter().filter(|s| s.requests == 0 && s.claims > 0).collect();
-    if !own.is_empty() {
-        let extra = own.iter().find(|story| story.claims > accounted_for(story));
-        let fault = extra.map(|story| beyond(story, story.claims, "attempts"));
-        let total: u64 = own.iter().map(|story| story.claims).sum();
-        say(fault, "own code", format!("{total} attempts for {} keys", own.len()));
+        let keys = claimed.len();
+        say(
+            fault,
+            "claims",
+            format!("{attempts} attempts, {requests} requests, {keys} keys: {why}"),
+        );
     }
     let unsettled = stories.iter().filter(|story| story.status != Some(Status::Completed)).count();
     let lost = unsettled.saturating_sub(drained.dead);
