@@ -50,7 +50,10 @@ def main():
 def build():
     directory = ROOT / "target/lambda-bench"
     subprocess.run(
-        ["cargo", "lambda", "build", "--locked", "--release", "--bin", "worker", "--lambda-dir", str(directory)],
+        [
+            "cargo", "lambda", "build", "--locked", "--release", "--no-default-features", "--features", "worker",
+            "--bin", "worker", "--lambda-dir", str(directory),
+        ],
         cwd=ROOT, check=True, timeout=3600,
     )
     return directory / "worker/bootstrap"

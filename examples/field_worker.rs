@@ -21,7 +21,7 @@ async fn main() -> Result<(), BoxError> {
         .job("echo", echo)
         .job("slow", slow)
         .with(Job::new("explode", explode).retry(soon));
-    onlyonce::lambda::run_jobs(jobs).await
+    onlyonce::serve(jobs).await
 }
 
 async fn echo(payload: Value, _: Context) -> Result<Value, HandlerError> {

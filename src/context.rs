@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::sync::Mutex;
@@ -39,6 +40,9 @@ pub(crate) struct About {
     pub message_id: Option<String>,
     /// When the handler is stopped.
     pub stop: Timestamp,
+    /// What stands for the outside world, when things are only tried out.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only requests go outside"))]
+    pub outside: Option<SocketAddr>,
 }
 
 /// What the attempt has gathered to be written. Behind one lock, because one claim's writes go one
@@ -103,6 +107,12 @@ impl Context {
     /// When the handler is stopped, if it has not ended by then.
     pub fn stop(&self) -> Timestamp {
         self.attempt.about.stop
+    }
+
+    /// Where requests go instead of to their hosts, when things are only tried out.
+    #[cfg(feature = "http")]
+    pub(crate) fn outside(&self) -> Option<SocketAddr> {
+        self.attempt.about.outside
     }
 
     /// Now, by the worker's clock.

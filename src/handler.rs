@@ -192,6 +192,11 @@ impl Job {
         self
     }
 
+    /// A message's body as this job takes it.
+    pub(crate) fn payload(&self, body: &str) -> Result<Payload, NotJson> {
+        if self.policy.is_raw { Ok(Payload::raw(body)) } else { Payload::json(body) }
+    }
+
     /// Runs the job once.
     pub(crate) async fn run(self, call: Call) -> Result<Reply, HandlerError> {
         self.service.oneshot(call).await.map_err(HandlerError::from_boxed)

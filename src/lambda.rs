@@ -1,56 +1,28 @@
-//! A worker's life in Lambda, from one line in `main`.
+//! A worker you have built yourself, in Lambda.
 
-use crate::config::{Settings, StoreSetting};
+use crate::config::Settings;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{SqsQueue, lambda};
-use crate::handler::Router;
-use crate::service::{Worker, WorkerBuilder};
-use crate::store::{DynamoStore, MemoryStore};
+use crate::service::Worker;
 use crate::{sdk, telemetry};
 
-/// Serves these jobs with the store, namespace, concurrency and quarantine queue that the
-/// environment names, until Lambda ends the process.
-pub async fn run_jobs(jobs: Router) -> Result<(), BoxError> {
-    start()?;
-    let settings = Settings::from_env()?;
-    let sdk = sdk::load().await;
-    let builder: WorkerBuilder = match &settings.store {
-        StoreSetting::DynamoDb { table } => Worker::builder(DynamoStore::new(&sdk, table)),
-        StoreSetting::Memory => Worker::builder(MemoryStore::new()),
-    };
-    let worker =
-        builder.namespace(&settings.namespace).concurrency(settings.concurrency).build(jobs)?;
-    serve(worker, &sdk, settings).await
-}
-
-/// Serves a worker you have built yourself; the queues are those that the environment names.
+/// Serves `worker` until Lambda ends the process. The queues are those that the environment names.
 pub async fn run(worker: Worker) -> Result<(), BoxError> {
-    start()?;
+    telemetry::init();
+    refuse_abort()?;
     let settings = Settings::from_env()?;
-    let sdk = sdk::load().await;
-    serve(worker, &sdk, settings).await
-}
-
-async fn serve(
-    worker: Worker,
-    sdk: &aws_config::SdkConfig,
-    settings: Settings,
-) -> Result<(), BoxError> {
-    let queue = SqsQueue::new(sdk).queue_url(settings.queue_url).dlq_url(settings.dlq_url);
+    let queue =
+        SqsQueue::new(&sdk::load().await).queue_url(settings.queue_url).dlq_url(settings.dlq_url);
     lambda::serve(worker, queue).await
 }
 
-fn start() -> Result<(), Error> {
-    telemetry::init();
-    let refuse = |detail: &str| Err(Error::new(ErrorKind::Config, "start").with_detail(detail));
+/// Under `panic = "abort"` one job's panic would fail its whole batch.
+pub(crate) fn refuse_abort() -> Result<(), Error> {
     if cfg!(panic = "abort") {
-        return refuse(
+        return Err(Error::new(ErrorKind::Config, "start").with_detail(
             "this program was built with panic = \"abort\", so that one job's panic would fail \
              its whole batch; set panic = \"unwind\" in [profile.release]",
-        );
-    }
-    if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_none() {
-        return refuse("AWS_LAMBDA_RUNTIME_API is not set: this runs inside AWS Lambda");
+        ));
     }
     Ok(())
 }

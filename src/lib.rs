@@ -1,5 +1,6 @@
-//! x
-#[cfg(feature = "lambda")]
+#![doc = include_str!("../README.md")]
+
+#[cfg(any(feature = "lambda", feature = "jobs-file"))]
 pub mod config;
 pub mod context;
 pub mod effect;
@@ -8,6 +9,9 @@ pub mod front;
 pub mod handler;
 #[cfg(feature = "lambda")]
 pub mod lambda;
+#[cfg(feature = "lambda")]
+mod lives;
+pub mod local;
 #[cfg(feature = "cli")]
 pub mod ops;
 pub mod payload;
@@ -25,4 +29,13 @@ pub mod telemetry;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;
 
-pub use error::BoxError;
+pub use context::Context;
+pub use error::{BoxError, Error, HandlerError};
+pub use handler::{Job, Router};
+#[cfg(feature = "cli")]
+pub use lives::main;
+#[cfg(feature = "lambda")]
+pub use lives::serve;
+pub use payload::Payload;
+pub use protocol::{Retention, RetryPolicy};
+pub use service::Worker;

@@ -91,6 +91,13 @@ pub fn spawn<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) 
     Task(tokio::spawn(work))
 }
 
+/// Starts `work`, which blocks its thread, where that holds nobody up. Until it has begun, dropping
+/// the handle calls it off; from then on it runs to its end, whoever waits for it or not.
+#[allow(clippy::disallowed_methods, reason = "this is what everybody else uses instead")]
+pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
+    Task(tokio::task::spawn_blocking(work))
+}
+
 /// How a task ended without a result.
 #[derive(Debug)]
 pub enum Ended {
@@ -107,6 +114,11 @@ impl<T> Task<T> {
             Ok(payload) => Ended::Panicked(panic_message(payload.as_ref())),
             Err(_) => Ended::Stopped,
         })
+    }
+
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
     }
 
     /// Asks the task to stop at its next await point. It has stopped once `join` returns.

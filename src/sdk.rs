@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+pub use aws_config::SdkConfig;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
-use aws_config::{BehaviorVersion, SdkConfig};
+
+use aws_config::BehaviorVersion;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
 /// The environment's region, credentials and endpoint, with what the SDK leaves open made

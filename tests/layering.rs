@@ -28,15 +28,43 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
-    ("config", &["protocol", "error", "rules", "secret", "handler", "effect", "config"]),
-    ("ops", &["protocol", "error", "store", "front", "ops"]),
+    (
+        "config",
+        &[
+            "protocol", "runtime", "error", "store", "sdk", "rules", "secret", "handler", "effect",
+            "config",
+        ],
+    ),
+    (
+        "ops",
+        &[
+            "protocol", "runtime", "error", "payload", "store", "handler", "effect", "service",
+            "front", "local", "ops",
+        ],
+    ),
+    ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
     ("test_util", &["protocol", "runtime", "error", "store"]),
-    ("lambda", &["config", "error", "front", "handler", "service", "store", "sdk", "telemetry"]),
+    ("lambda", &["config", "error", "front", "service", "sdk", "telemetry"]),
+    (
+        "lives",
+        &[
+            "config",
+            "runtime",
+            "error",
+            "front",
+            "handler",
+            "lambda",
+            "ops",
+            "service",
+            "sdk",
+            "telemetry",
+        ],
+    ),
 ];
 
 /// Where AWS types may be named.
 const NAMES_AWS: &[&str] =
-    &["sdk.rs", "secret/aws.rs", "lambda.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+    &["sdk.rs", "secret/aws.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -105,6 +133,16 @@ fn aws_is_named_where_it_belongs() {
             .any(|name| text.contains(name));
         let is_allowed = NAMES_AWS.iter().any(|place| file.starts_with(place));
         assert!(!names_aws || is_allowed, "src/{file} names AWS types");
+    }
+}
+
+#[test]
+fn sqlite_is_named_in_its_store_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in sources(&src) {
+        let names_sqlite = fs::read_to_string(&path).unwrap().contains("rusqlite");
+        let is_store = path.starts_with(src.join("store/sqlite"));
+        assert!(!names_sqlite || is_store, "{} names rusqlite", path.display());
     }
 }
 

@@ -12,9 +12,11 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -25,9 +27,8 @@ from harness.emulator import CREDENTIALS, MiniStack
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv/bin"
 SAM = ROOT / ".venv-sam/bin"
-REPORTS = ROOT / "target/reports"
 NEXTEST_JUNIT = ROOT / "target/nextest/ci/junit.xml"
-E2E_JUNIT = REPORTS / "e2e.xml"
+E2E_JUNIT = ROOT / "target/reports/e2e.xml"
 
 TOOLS = {
     "cargo": "install Rust from https://rustup.rs",
@@ -50,8 +51,9 @@ class Run:
     def __init__(self, home, external):
         self.id = uuid.uuid4().hex
         self.home = home
-        self.emulator = None
-        self.skipped = 0
+        self.server = None
+        self.reports = []  # of the tests that this run has run
+        self.ignored_docs = 0
         self.env = {
             **os.environ,
             **CREDENTIALS,
@@ -61,17 +63,15 @@ class Run:
             "SAM_CLI_TELEMETRY": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(home),
+            # Fat LTO takes minutes and changes no behaviour; `make bench` measures it.
+            "CARGO_PROFILE_RELEASE_LTO": "off",
+            "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
         }
         if external and not self.env.get("AWS_ENDPOINT_URL"):
             raise SystemExit("AWS_ENDPOINT_URL does not say where the emulator listens")
         self.external = external
 
-    # Each step is a method; what it needs is started by `start`, not by the steps.
-
-    def start(self):
-        if not self.external:
-            self.emulator = MiniStack(VENV / "ministack", self.home, self.env)
-            self.env["AWS_ENDPOINT_URL"] = self.emulator.url
+    # Each step is a method; its docstring is its line in the summary.
 
     def tools(self):
         """The tools are here"""
@@ -93,6 +93,12 @@ class Run:
     def clippy(self):
         """cargo clippy"""
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
+        # Each feature compiles by itself, without a warning.
+        for feature in ("", "dynamodb", "sqlite", "jobs-file", "secrets", "lambda", "worker", "test-util"):
+            self.call(
+                "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
+                "-D", "warnings", minutes=10,
+            )
 
     def deny(self):
         """cargo deny"""
@@ -103,9 +109,15 @@ class Run:
         self.call(str(SAM / "sam"), "validate", "--lint", "--template", "template.yaml", minutes=3)
         self.call(str(SAM / "cfn-lint"), "template.yaml", minutes=3)
 
+    def emulator(self):
+        """The emulator"""
+        if not self.external:
+            self.server = MiniStack(VENV / "ministack", self.home, self.env)
+            self.env["AWS_ENDPOINT_URL"] = self.server.url
+
     def nextest(self):
         """Rust tests"""
-        NEXTEST_JUNIT.unlink(missing_ok=True)
+        self.expect(NEXTEST_JUNIT)
         # Ignored tests are run too: there is no such thing as a test left out.
         self.call(
             "cargo", "nextest", "run", "--locked", "--profile", "ci", "--no-tests=fail",
@@ -115,21 +127,19 @@ class Run:
     def doc(self):
         """Doc tests"""
         output = self.call("cargo", "test", "--locked", "--doc", minutes=15)
-        self.skipped += sum(int(count) for count in re.findall(r"(\d+) ignored", output))
+        self.ignored_docs += sum(int(count) for count in re.findall(r"(\d+) ignored", output))
 
     def build(self):
         """The packaged worker"""
-        # Fat LTO takes minutes and changes no behaviour; `make bench` measures it.
-        self.env |= {"CARGO_PROFILE_RELEASE_LTO": "off", "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16"}
-        self.call("cargo", "lambda", "build", "--locked", "--release", "--bin", "worker", minutes=25)
-        self.call("cargo", "lambda", "build", "--locked", "--release", "--example", "field_worker", minutes=25)
+        build = ("cargo", "lambda", "build", "--locked", "--release", "--no-default-features", "--features", "worker")
+        self.call(*build, "--bin", "worker", minutes=25)
+        self.call(*build, "--example", "field_worker", minutes=25)
 
     def e2e(self):
         """End to end"""
-        E2E_JUNIT.unlink(missing_ok=True)
-        REPORTS.mkdir(parents=True, exist_ok=True)
+        self.expect(E2E_JUNIT)
         self.call(
-            str(VENV / "python"), "-m", "pytest", "tests/e2e", "-q", "--strict-markers", "-p", "no:cacheprovider",
+            str(VENV / "python"), "-m", "pytest", "tests/e2e", "--verbosity=1", "--durations=10", "--strict-markers", "-p", "no:cacheprovider",
             f"--junit-xml={E2E_JUNIT}", minutes=20,
         )
 
@@ -161,16 +171,22 @@ class Run:
         """Nothing left behind"""
         # What a step left running is as much a fault as what does not end with its server.
         mine = processes.marked(self.id)
-        server = {pid for pid in mine if self.emulator and os.getsid(pid) == self.emulator.process.pid}
-        strays = {pid: processes.named(pid) for pid in mine - server}
+        serving = {pid for pid in mine if self.server and processes.session(pid) == self.server.process.pid}
+        strays = {pid: processes.named(pid) for pid in mine - serving}
         ports = processes.ports_of(mine)
-        if self.emulator:
-            self.emulator.close()
+        if self.server:
+            self.server.close()
         for pid in processes.marked(self.id):
             strays.setdefault(pid, processes.named(pid))
         still = ports & set(processes.listening_sockets().values())
         if strays or still:
             raise Failed(f"processes {strays or 'none'}, ports {sorted(still) or 'none'}")
+
+    def expect(self, report):
+        """Makes sure that a report found later is this run's."""
+        report.parent.mkdir(parents=True, exist_ok=True)
+        report.unlink(missing_ok=True)
+        self.reports.append(report)
 
     def call(self, *command, minutes):
         """Runs a command, shows and returns its output; ends it, and all it started, when it takes too long."""
@@ -202,8 +218,6 @@ class Watchdog:
     """Ends a command's process group once its time is over."""
 
     def __init__(self, process, seconds):
-        import threading
-
         self.expired = False
         self._process = process
         self._timer = threading.Timer(seconds, self._expire)
@@ -219,9 +233,18 @@ class Watchdog:
 
 
 # Cheap ones first. A step that needs another is not run when that one failed.
-STEPS = ["tools", "fmt", "template", "deny", "clippy", "nextest", "doc", "build", "e2e", "cases", "mutants"]
-NEEDS = {"e2e": ["build"], "cases": ["nextest", "e2e"], **{step: ["tools"] for step in STEPS[1:8]}, "mutants": ["nextest"]}
-OFFLINE = {"tools", "fmt", "template", "deny", "clippy", "doc", "build"}
+STEPS = [
+    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "doc", "build", "e2e",
+    "cases", "mutants",
+]
+NEEDS = {
+    **{step: ["tools"] for step in STEPS[1:]},
+    "nextest": ["tools", "emulator"],
+    "e2e": ["emulator", "build"],
+    "cases": ["nextest", "e2e"],
+    "mutants": ["emulator", "nextest"],
+}
+AGAINST_EMULATOR = {"nextest", "e2e", "mutants"}
 
 
 def main():
@@ -231,7 +254,11 @@ def main():
     arguments = arguments.parse_args()
     if unknown := set(arguments.steps) - set(STEPS):
         arguments.error(f"no such step: {', '.join(sorted(unknown))}")
-    wanted = arguments.steps or STEPS
+    wanted = set(arguments.steps or STEPS)
+    if wanted & AGAINST_EMULATOR:
+        wanted.add("emulator")
+    # Ended from outside, it ends what it has started all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     with tempfile.TemporaryDirectory(prefix="onlyonce-") as home:
         run = Run(Path(home), arguments.external)
@@ -242,7 +269,7 @@ def main():
 def perform(run, steps):
     table = []  # (title, result, seconds, reason)
 
-    def step(name, title, action):
+    def step(title, action):
         print(f"\n=== {title}", flush=True)
         started = time.monotonic()
         try:
@@ -256,8 +283,6 @@ def perform(run, steps):
 
     ok = {}
     try:
-        if set(steps) - OFFLINE and "tools" not in steps:
-            step("start", "The emulator", run.start)
         for name in steps:
             title = getattr(run, name).__doc__
             unmet = [need for need in NEEDS.get(name, []) if ok.get(need) is False]
@@ -265,19 +290,15 @@ def perform(run, steps):
                 ok[name] = False
                 table.append((title, "NOT RUN", 0.0, f"needs: {', '.join(unmet)}"))
                 continue
-            ok[name] = step(name, title, getattr(run, name))
-            if name == "tools" and ok[name] and set(steps) - OFFLINE:
-                step("start", "The emulator", run.start)
+            ok[name] = step(title, getattr(run, name))
     finally:
-        step("leftovers", run.leftovers.__doc__, run.leftovers)
+        step(run.leftovers.__doc__, run.leftovers)
     return table
 
 
 def report(run, table):
-    skipped = run.skipped + sum(
-        outcome.state == "skipped"
-        for outcome in results.outcomes([path for path in (NEXTEST_JUNIT, E2E_JUNIT) if path.exists()])
-    )
+    found = results.outcomes([path for path in run.reports if path.exists()])
+    skipped = run.ignored_docs + sum(outcome.state == "skipped" for outcome in found)
     width = max(len(title) for title, *_ in table)
     print()
     for title, result, seconds, reason in table:

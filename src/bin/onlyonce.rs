@@ -2,20 +2,21 @@
 //!
 //! Exit status: 0 = fine, 1 = findings or failure, 2 = wrong usage.
 
-use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
 use onlyonce::BoxError;
 use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::handler::Router;
-use onlyonce::ops::{self, Line, RecordView};
+use onlyonce::ops::dev::command::{DevArguments, Jobs};
+use onlyonce::ops::{self, ImportLine, Line, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
-use onlyonce::runtime::SystemClock;
+use onlyonce::runtime::{OsEntropy, SystemClock};
 use onlyonce::sdk;
-use onlyonce::store::DynamoStore;
+use onlyonce::store::Store;
 use serde::Serialize;
 
 /// Run SQS jobs once per key.
@@ -35,8 +36,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Run messages through the jobs file on this machine, with copies and kills.
+    Dev(DevArguments),
     /// Check the jobs file, and make the table if it is not there.
-    #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup")]
+    #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
+        ONLYONCE_STORE=sqlite:jobs.db onlyonce setup")]
     Setup,
     /// Send messages, one per line of JSON.
     #[command(after_help = "Example:\n  echo '{\"job\":\"user.welcome\",\
@@ -47,6 +51,15 @@ enum Verb {
         /// The queue; ONLYONCE_QUEUE_URL by default.
         #[arg(long)]
         queue_url: Option<String>,
+    },
+    /// Record operations that were done before as completed, one per line of JSON.
+    #[command(
+        after_help = "Example:\n  onlyonce import examples/done.jsonl\n\nSafe to interrupt and to run again: only what has no record is written."
+    )]
+    Import {
+        /// The file: {"job": "..", "idempotency-key": "..", "body": .., "output": ..}, the last two
+        /// if they are known.
+        file: PathBuf,
     },
     /// Show one record.
     #[command(after_help = "Example:\n  onlyonce inspect user.welcome user:42:welcome:v1")]
@@ -105,6 +118,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     let settings = Settings::from_env()?;
     let is_json = arguments.json;
     match arguments.verb {
+        Verb::Dev(arguments) => arguments.run(Jobs::File(settings.jobs), is_json).await,
         Verb::Setup => setup(&settings, is_json).await,
         Verb::Send { file, queue_url } => {
             let url = queue_url
@@ -112,6 +126,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
                 .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
             send(&url, file, is_json).await
         }
+        Verb::Import { file } => import(&settings, &file, is_json).await,
         Verb::Inspect { job, key } => {
             let id = match key {
                 Some(key) => RecordId::new(&settings.namespace, &job, &IdempotencyKey::new(key)?),
@@ -124,18 +139,23 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     }
 }
 
-async fn store(settings: &Settings) -> Result<DynamoStore, BoxError> {
+/// The store that the environment names, unless it is gone by the time anybody looks.
+fn kept(settings: &Settings) -> Result<&StoreSetting, BoxError> {
     match &settings.store {
-        StoreSetting::DynamoDb { table } => Ok(DynamoStore::new(&sdk::load().await, table)),
-        StoreSetting::Memory => {
-            Err("memory: is gone with its process; set ONLYONCE_STORE=dynamodb://TABLE".into())
-        }
+        StoreSetting::Memory => Err("memory: is gone with its process; set ONLYONCE_STORE to \
+            dynamodb://TABLE or sqlite:PATH"
+            .into()),
+        store => Ok(store),
     }
+}
+
+async fn store(settings: &Settings) -> Result<Arc<dyn Store>, BoxError> {
+    Ok(kept(settings)?.open(sdk::load()).await?)
 }
 
 async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
     Router::from_jobs_file(&settings.jobs)?;
-    let made = store(settings).await?.create_table(&SystemClock).await?;
+    let made = kept(settings)?.set_up(sdk::load(), &SystemClock).await?;
     if is_json {
         println!("{}", serde_json::json!({ "jobs": settings.jobs, "table_made": made }));
     } else {
@@ -146,20 +166,7 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
 }
 
 async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCode, BoxError> {
-    let text = match file {
-        Some(path) => std::fs::read_to_string(&path)
-            .map_err(|error| format!("{}: {error}", path.display()))?,
-        None => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text)?;
-            text
-        }
-    };
-    // All of them are read before any is sent.
-    let mut lines = Vec::new();
-    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        lines.push(Line::read(line).map_err(|error| format!("line {}: {error}", n + 1))?);
-    }
+    let lines = ops::read_lines(file.as_deref(), Line::read)?;
     let sdk = sdk::load().await;
     for line in &lines {
         let sent = ops::send(&sdk, url, line).await?;
@@ -172,9 +179,27 @@ async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
+async fn import(settings: &Settings, file: &Path, is_json: bool) -> Result<ExitCode, BoxError> {
+    let jobs = Router::from_jobs_file(&settings.jobs)?;
+    let lines = ops::read_lines(Some(file), ImportLine::read)?;
+    let store = store(settings).await?;
+    let report =
+        ops::import(store.as_ref(), &settings.namespace, &jobs, &lines, &SystemClock, &OsEntropy)
+            .await?;
+    if is_json {
+        print_json(&report)?;
+    } else {
+        println!(
+            "{} imported, {} completed before, {} in other hands and left alone",
+            report.imported, report.already_completed, report.left_alone
+        );
+    }
+    Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {
-    let Some(record) = ops::inspect(&store(settings).await?, id).await? else {
-        return Err(format!("there is no record {id} in this table").into());
+    let Some(record) = ops::inspect(store(settings).await?.as_ref(), id).await? else {
+        return Err(format!("there is no record {id} in this store").into());
     };
     if is_json {
         print_json(&record)?;
@@ -198,7 +223,7 @@ async fn list(
     is_json: bool,
 ) -> Result<ExitCode, BoxError> {
     let store = store(settings).await?;
-    let records = ops::list(&store, &settings.namespace, status, limit).await?;
+    let records = ops::list(store.as_ref(), &settings.namespace, status, limit).await?;
     if is_json {
         records.iter().try_for_each(print_json)?;
         return Ok(ExitCode::SUCCESS);

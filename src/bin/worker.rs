@@ -1,4 +1,4 @@
-//! The Lambda bootstrap: the jobs of the jobs file, behind an SQS queue.
+//! The Lambda bootstrap: the jobs of the jobs file, behind an SQS queue. Outside Lambda it polls.
 
 use onlyonce::BoxError;
 use onlyonce::config::Settings;
@@ -16,5 +16,5 @@ async fn main() -> Result<(), BoxError> {
 
 async fn start() -> Result<(), BoxError> {
     let jobs = Router::from_jobs_file(Settings::from_env()?.jobs)?;
-    onlyonce::lambda::run_jobs(jobs).await
+    onlyonce::serve(jobs).await
 }

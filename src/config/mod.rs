@@ -1,27 +1,50 @@
 //! The environment and the jobs file, with every fault named before anything starts.
 
+#[cfg(feature = "jobs-file")]
 mod effect;
+#[cfg(feature = "jobs-file")]
 mod expression;
+#[cfg(feature = "jobs-file")]
 mod fault;
+#[cfg(feature = "jobs-file")]
 mod fingerprint;
+#[cfg(feature = "jobs-file")]
 mod jobs_file;
+#[cfg(feature = "jobs-file")]
 mod message;
+#[cfg(feature = "jobs-file")]
 mod secret;
+#[cfg(feature = "lambda")]
 mod settings;
+#[cfg(feature = "lambda")]
+mod store;
 
+#[cfg(feature = "jobs-file")]
 pub use fault::Faults;
+#[cfg(feature = "lambda")]
 pub use settings::{Settings, StoreSetting};
 
+#[cfg(feature = "jobs-file")]
 use std::path::Path;
 
+#[cfg(feature = "jobs-file")]
 use crate::handler::Router;
 
+#[cfg(feature = "jobs-file")]
 impl Router {
-    /// The jobs declared in a jobs file, and how messages name them. Secrets in
-    /// the environment are read now, others when a job first needs them.
+    /// The jobs declared in a jobs file, and how messages name them. Secrets in the
+    /// environment are read now, others when a job first needs them.
     ///
     /// The error names every fault: file, line, and what to write instead.
     pub fn from_jobs_file(path: impl AsRef<Path>) -> Result<Self, Faults> {
-        jobs_file::load(path.as_ref(), &|name| std::env::var(name).ok())
+        Self::from_jobs_file_in(path, &|name| std::env::var(name).ok())
+    }
+
+    /// The same, with the environment given.
+    pub fn from_jobs_file_in(
+        path: impl AsRef<Path>,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, Faults> {
+        jobs_file::load(path.as_ref(), env)
     }
 }

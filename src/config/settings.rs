@@ -29,6 +29,11 @@ pub enum StoreSetting {
         /// The table's name.
         table: String,
     },
+    /// `sqlite:PATH`.
+    Sqlite {
+        /// The file.
+        path: PathBuf,
+    },
     /// `memory:`; nothing survives the process.
     Memory,
 }
@@ -80,12 +85,16 @@ fn store(text: &str) -> Result<StoreSetting, Error> {
     if text == "memory:" {
         return Ok(StoreSetting::Memory);
     }
-    match text.strip_prefix("dynamodb://") {
-        Some(table) if !table.is_empty() => Ok(StoreSetting::DynamoDb { table: table.to_owned() }),
-        _ => Err(fault(format!(
-            "ONLYONCE_STORE is {text:?}; this version knows dynamodb://TABLE and memory:"
-        ))),
+    let after = |scheme| text.strip_prefix(scheme).filter(|rest: &&str| !rest.is_empty());
+    if let Some(table) = after("dynamodb://") {
+        return Ok(StoreSetting::DynamoDb { table: table.to_owned() });
     }
+    if let Some(path) = after("sqlite:") {
+        return Ok(StoreSetting::Sqlite { path: PathBuf::from(path) });
+    }
+    Err(fault(format!(
+        "ONLYONCE_STORE is {text:?}; this version knows dynamodb://TABLE, sqlite:PATH and memory:"
+    )))
 }
 
 fn fault(text: String) -> Error {
@@ -108,6 +117,17 @@ mod tests {
         assert_eq!(settings.store, StoreSetting::DynamoDb { table: "onlyonce".to_owned() });
         assert_eq!(settings.concurrency, 32);
         assert_eq!(settings.namespace, "default");
+    }
+
+    #[test]
+    fn a_store_is_a_scheme_and_a_place() {
+        let store = |text| read(&[("ONLYONCE_STORE", text)]).map(|settings| settings.store);
+        let sqlite = |path| StoreSetting::Sqlite { path: PathBuf::from(path) };
+        assert_eq!(store("sqlite:dev.db").unwrap(), sqlite("dev.db"));
+        assert_eq!(store("sqlite:/var/lib/jobs.db").unwrap(), sqlite("/var/lib/jobs.db"));
+        assert_eq!(store("memory:").unwrap(), StoreSetting::Memory);
+        assert!(store("sqlite:").is_err());
+        assert!(store("dynamodb://").is_err());
     }
 
     #[test]

@@ -1,47 +1,15 @@
-//! The worker behind Lambda's SQS event source: an event in, `batchItemFailures` out.
+//! The worker behind Lambda's SQS event source.
 
 use std::sync::Arc;
 
 use lambda_runtime::{LambdaEvent, service_fn};
-use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::answer::answer;
 use super::queue::Queue;
-use super::{event, run_batch};
-use crate::error::{BoxError, Error};
+use crate::error::BoxError;
 use crate::protocol::Timestamp;
-use crate::service::{Deadline, Worker};
-
-/// Which messages must be delivered again. Anything but this exact shape deletes, or fails, the
-/// whole batch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct BatchResponse {
-    /// One entry per message; empty if all are done.
-    pub batch_item_failures: Vec<ItemFailure>,
-}
-
-/// One message that must be delivered again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ItemFailure {
-    /// Its message id.
-    pub item_identifier: String,
-}
-
-/// Answers one SQS event. `hard` is when the platform ends the invocation.
-pub async fn answer(
-    worker: &Worker,
-    queue: &dyn Queue,
-    event: &str,
-    hard: Timestamp,
-) -> Result<BatchResponse, Error> {
-    let messages = event::messages(event)?;
-    let deadline = Deadline::new(worker.clock().now(), hard);
-    let failed = run_batch(worker, queue, &messages, deadline).await;
-    let failure = |id| ItemFailure { item_identifier: id };
-    Ok(BatchResponse { batch_item_failures: failed.into_iter().map(failure).collect() })
-}
+use crate::service::Worker;
 
 /// Serves invocations until Lambda ends the process.
 pub async fn serve(worker: Worker, queue: impl Queue) -> Result<(), BoxError> {

@@ -1,5 +1,6 @@
 //! Where messages come in: read one by one, run side by side, answered for one by one.
 
+mod answer;
 mod asked;
 mod batch;
 mod envelope;
@@ -8,14 +9,20 @@ mod event;
 pub mod lambda;
 mod log;
 mod message;
+#[cfg(feature = "lambda")]
+mod poll;
 mod queue;
 #[cfg(feature = "lambda")]
 mod sqs;
 
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
+pub use answer::{BatchResponse, ItemFailure, answer};
 pub use batch::run as run_batch;
 pub use event::messages;
 pub use message::{Attribute, AttributeValue, Message};
+#[cfg(feature = "lambda")]
+pub use poll::Poll;
+pub(crate) use queue::carried;
 pub use queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 #[cfg(feature = "lambda")]
 pub use sqs::SqsQueue;

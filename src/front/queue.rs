@@ -1,9 +1,11 @@
 //! What a front asks of the queue a message came from.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::message::Message;
+use super::message::{Attribute, AttributeValue, Message};
 use crate::error::{Error, kept_text};
 use crate::protocol::Timestamp;
 use crate::service::{Cause, Outcome};
@@ -69,4 +71,37 @@ impl Mark {
             at: now.millis(),
         }
     }
+}
+
+/// A message with its attributes: 1 MiB.
+const MAX_MESSAGE: usize = 1024 * 1024;
+/// Attributes on one message.
+const MAX_ATTRIBUTES: usize = 10;
+
+/// What is sent to quarantine, the mark among the attributes; or why SQS would not take it.
+pub(crate) fn carried<'a>(
+    message: &'a Message,
+    mark: &Mark,
+) -> Result<(&'a str, BTreeMap<String, Attribute>), &'static str> {
+    let body = message.body.as_deref().filter(|body| !body.is_empty());
+    let body = body.ok_or("a message without a body cannot be sent")?;
+    let mark = serde_json::to_string(mark).map_err(|_| "its mark cannot be written")?;
+    let mut attributes = message.attributes.clone();
+    attributes.insert(QUARANTINE_ATTRIBUTE.to_owned(), Attribute::text(mark));
+    if attributes.len() > MAX_ATTRIBUTES {
+        return Err("it has ten attributes already, and no room for the mark");
+    }
+    let size = body.len() + attributes.iter().map(size).sum::<usize>();
+    if size > MAX_MESSAGE {
+        return Err("with the mark it would be over 1 MiB");
+    }
+    Ok((body, attributes))
+}
+
+fn size((name, attribute): (&String, &Attribute)) -> usize {
+    let value = match &attribute.value {
+        AttributeValue::Text(text) => text.len(),
+        AttributeValue::Binary(bytes) => bytes.len(),
+    };
+    name.len() + attribute.data_type.len() + value
 }

@@ -12,13 +12,9 @@ use tokio::sync::Mutex;
 use tracing::warn;
 
 use super::message::{Attribute, AttributeValue, Message};
-use super::queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
+use super::queue::{Delay, Mark, Placed, Queue, carried};
 use crate::error::{Error, ErrorKind};
 
-/// A message with its attributes: 1 MiB.
-const MAX_MESSAGE: usize = 1024 * 1024;
-/// Attributes on one message.
-const MAX_ATTRIBUTES: usize = 10;
 /// Entries in one batch call.
 const MAX_ENTRIES: usize = 10;
 
@@ -123,21 +119,10 @@ impl Queue for SqsQueue {
         let Some(url) = &self.dlq_url else {
             return Ok(Placed::Left("ONLYONCE_DLQ_URL is not set"));
         };
-        let Some(body) = message.body.as_deref().filter(|body| !body.is_empty()) else {
-            return Ok(Placed::Left("a message without a body cannot be sent"));
+        let (body, attributes) = match carried(message, mark) {
+            Ok(carried) => carried,
+            Err(why) => return Ok(Placed::Left(why)),
         };
-        let mark_text = serde_json::to_string(mark).map_err(|error| {
-            Error::new(ErrorKind::Queue, "write the quarantine mark").with_source(error)
-        })?;
-        let mut attributes = message.attributes.clone();
-        attributes.insert(QUARANTINE_ATTRIBUTE.to_owned(), Attribute::text(mark_text));
-        if attributes.len() > MAX_ATTRIBUTES {
-            return Ok(Placed::Left("it has ten attributes already, and no room for the mark"));
-        }
-        let size = body.len() + attributes.iter().map(size).sum::<usize>();
-        if size > MAX_MESSAGE {
-            return Ok(Placed::Left("with the mark it would be over 1 MiB"));
-        }
         let attributes = attributes
             .into_iter()
             .map(|(name, attribute)| Ok((name, encode(attribute)?)))
@@ -197,14 +182,6 @@ impl Queue for SqsQueue {
             }
         }
     }
-}
-
-fn size((name, attribute): (&String, &Attribute)) -> usize {
-    let value = match &attribute.value {
-        AttributeValue::Text(text) => text.len(),
-        AttributeValue::Binary(bytes) => bytes.len(),
-    };
-    name.len() + attribute.data_type.len() + value
 }
 
 fn encode(attribute: Attribute) -> Result<MessageAttributeValue, aws_sdk_sqs::error::BuildError> {

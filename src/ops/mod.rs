@@ -1,9 +1,14 @@
 //! What an operator does beside the running worker.
 
+pub mod dev;
+mod import;
 mod inspect;
+mod lines;
 mod send;
 mod view;
 
+pub use import::{ImportLine, ImportReport, import};
 pub use inspect::{inspect, list};
+pub use lines::read_lines;
 pub use send::{Line, Sent, send};
 pub use view::RecordView;

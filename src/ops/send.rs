@@ -46,20 +46,23 @@ impl Line {
     }
 }
 
+impl Line {
+    /// The message's body: text as it is, anything else as JSON.
+    pub fn body_text(&self) -> String {
+        body_text(&self.body)
+    }
+}
+
 /// Sends one message to a queue.
 pub async fn send(sdk: &SdkConfig, queue_url: &str, line: &Line) -> Result<Sent, Error> {
     let attribute = |value: &str| {
         MessageAttributeValue::builder().data_type("String").string_value(value).build()
     };
     let fault = |error| Error::new(ErrorKind::Queue, "send").with_source(error);
-    let body = match &line.body {
-        Value::String(text) => text.clone(),
-        json => json.to_string(),
-    };
     let sent = aws_sdk_sqs::Client::new(sdk)
         .send_message()
         .queue_url(queue_url)
-        .message_body(body)
+        .message_body(line.body_text())
         .message_attributes(ATTRIBUTE_KEY, attribute(&line.key).map_err(|e| fault(Box::new(e)))?)
         .message_attributes(ATTRIBUTE_JOB, attribute(&line.job).map_err(|e| fault(Box::new(e)))?)
         .set_message_group_id(line.group.clone())
@@ -67,4 +70,12 @@ pub async fn send(sdk: &SdkConfig, queue_url: &str, line: &Line) -> Result<Sent,
         .await
         .map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
     Ok(Sent { job: line.job.clone(), message_id: sent.message_id })
+}
+
+/// A message's body for what a line says: text as it is, anything else as JSON.
+pub(super) fn body_text(body: &Value) -> String {
+    match body {
+        Value::String(text) => text.clone(),
+        json => json.to_string(),
+    }
 }

@@ -6,6 +6,7 @@
 
 mod claim;
 mod key;
+mod operate;
 mod record;
 mod retry;
 mod settle;
@@ -14,6 +15,7 @@ mod write;
 
 pub use claim::{Claim, ClaimRequest, claim};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
+pub use operate::{Imported, import};
 pub use record::{
     ClaimId, EffectRecord, EffectState, FencingToken, Output, Quarantine, Record, Rev,
     SCHEMA_VERSION, Status,

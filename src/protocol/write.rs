@@ -78,6 +78,28 @@ pub enum Field {
 }
 
 impl Field {
+    /// Every field of `record`; its identity (id, namespace, job, key) is none of them.
+    pub fn all_of(record: &Record) -> [Self; 16] {
+        [
+            Self::Status(record.status),
+            Self::ClaimId(record.claim_id.clone()),
+            Self::Token(record.token),
+            Self::Rev(record.rev),
+            Self::Attempt(record.attempt),
+            Self::LeaseUntil(record.lease_until),
+            Self::NotBefore(record.not_before),
+            Self::Fingerprint(record.fingerprint.clone()),
+            Self::Effects(record.effects.clone()),
+            Self::Output(record.output.clone()),
+            Self::Error(record.error.clone()),
+            Self::Quarantine(record.quarantine),
+            Self::CreatedAt(record.created_at),
+            Self::UpdatedAt(record.updated_at),
+            Self::MessageId(record.message_id.clone()),
+            Self::ExpiresAt(record.expires_at),
+        ]
+    }
+
     /// Sets the field on `record`.
     pub fn apply(&self, record: &mut Record) {
         match self.clone() {

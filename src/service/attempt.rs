@@ -30,15 +30,11 @@ impl Worker {
             );
             return self.named(&delivery, Outcome::of(Ending::Undecodable(reason)));
         };
-        let payload = if job.policy.is_raw {
-            Payload::raw(delivery.body.as_str())
-        } else {
-            match Payload::json(delivery.body.as_str()) {
-                Ok(payload) => payload,
-                Err(error) => {
-                    let ending = Ending::Undecodable(error.to_string());
-                    return self.named(&delivery, Outcome::of(ending));
-                }
+        let payload = match job.payload(&delivery.body) {
+            Ok(payload) => payload,
+            Err(error) => {
+                let ending = Ending::Undecodable(error.to_string());
+                return self.named(&delivery, Outcome::of(ending));
             }
         };
         let outcome = self.attempt(&delivery, &job, payload, deadline).await;
@@ -112,6 +108,7 @@ impl Worker {
             token: held.token,
             message_id: request.message_id,
             stop,
+            outside: self.outside,
         };
         run.to_the_end(job.clone(), payload, about, held).await
     }

@@ -43,6 +43,10 @@ impl Commits {
         self.clock.as_ref()
     }
 
+    pub fn shared_clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
     pub fn entropy(&self) -> &dyn Entropy {
         self.entropy.as_ref()
     }

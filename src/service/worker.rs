@@ -1,6 +1,7 @@
 //! A worker: jobs, a store, and the time and randomness they run on.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,7 @@ pub struct Worker {
     pub(super) namespace: String,
     pub(super) skew: Duration,
     concurrency: usize,
+    pub(super) outside: Option<SocketAddr>,
 }
 
 impl Worker {
@@ -81,12 +83,18 @@ impl Worker {
             skew: Duration::from_secs(5),
             concurrency: 32,
             layers: Vec::new(),
+            outside: None,
         }
     }
 
     /// How many jobs of a batch run at once.
     pub fn concurrency(&self) -> usize {
         self.concurrency
+    }
+
+    /// The worker's clock, to share with a queue.
+    pub fn shared_clock(&self) -> Arc<dyn Clock> {
+        self.commits.shared_clock()
     }
 
     /// How messages name their job and key.
@@ -117,6 +125,7 @@ pub struct WorkerBuilder {
     skew: Duration,
     concurrency: usize,
     layers: Vec<Wrap>,
+    outside: Option<SocketAddr>,
 }
 
 impl WorkerBuilder {
@@ -169,6 +178,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sends the requests of `http` effects here instead of to their hosts.
+    #[cfg(feature = "cli")]
+    pub(crate) fn outside(mut self, address: Option<SocketAddr>) -> Self {
+        self.outside = address;
+        self
+    }
+
     /// The worker for these jobs. Refuses two jobs of one name, and a default that is none of them.
     pub fn build(self, jobs: Router) -> Result<Worker, Error> {
         if let Some(name) = jobs.name_twice() {
@@ -188,6 +204,7 @@ impl WorkerBuilder {
             namespace: self.namespace,
             skew: self.skew,
             concurrency: self.concurrency,
+            outside: self.outside,
         })
     }
 }

@@ -3,6 +3,8 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod staged;
 
 use async_trait::async_trait;
@@ -13,6 +15,8 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
 pub use staged::{Columns, RowValue, RowWrite, StagedWrite};
 
 /// Keeps records.

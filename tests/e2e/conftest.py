@@ -48,8 +48,7 @@ def receiver():
 
 @pytest.fixture(scope="session")
 def jobs(receiver):
-    template = (ROOT / "tests/e2e/jobs.toml.in").read_text()
-    return template.format(host=HOST, port=receiver.port)
+    return jobs_for(HOST, receiver)
 
 
 @pytest.fixture(scope="session")
@@ -68,6 +67,10 @@ def shop(aws, package):
 def case():
     """A name no other test uses: the last part of the receiver's path, and of the key."""
     return uuid.uuid4().hex[:12]
+
+
+def jobs_for(host, receiver):
+    return (ROOT / "tests/e2e/jobs.toml.in").read_text().format(host=host, port=receiver.port)
 
 
 def built(name):

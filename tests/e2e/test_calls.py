@@ -1,14 +1,14 @@
 """What one message costs in DynamoDB calls, counted between the real worker and the store."""
 
 import pytest
-
+from conftest import HOST
 from harness.deployment import deployed
 from harness.proxy import CountingProxy
 
 
 @pytest.fixture
 def counted(aws, package):
-    proxy = CountingProxy(aws.endpoint)
+    proxy = CountingProxy(aws.endpoint, HOST)
     with deployed(aws, package, endpoint=proxy.url, env={"CHARGES_TOKEN": "t"}) as deployment:
         yield deployment, proxy
     proxy.close()

@@ -6,7 +6,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from harness.deployment import record_id
+from harness.deployment import deployed, packaged, record_id
 
 HERE = Path(__file__).parent
 
@@ -91,11 +91,18 @@ def test_another_amount_under_the_same_key_is_never_run(shop, receiver, case):
     assert shop.record("charge", case) == before
 
 
-def test_fields_outside_the_fingerprint_may_differ(shop, receiver, case):
-    shop.send({"case": case, "amount": 5, "sent_at": 1}, job="refund", key=case)
-    shop.wait_record("refund", case, "completed")
-    shop.send({"case": case, "amount": 5, "sent_at": 2}, job="refund", key=case)
-    shop.wait_drained()
+def test_fields_outside_the_fingerprint_may_differ(aws, worker_binary, jobs, receiver, case):
+    narrowed = jobs.replace('[job."refund"]\n', '[job."refund"]\nfingerprint = ["case", "amount"]\n')
+    with deployed(aws, packaged(worker_binary, narrowed), env={"CHARGES_TOKEN": "t"}) as shop:
+        shop.send({"case": case, "amount": 5, "sent_at": 1}, job="refund", key=case)
+        shop.wait_record("refund", case, "completed")
+        shop.send({"case": case, "amount": 5, "sent_at": 2}, job="refund", key=case)
+        shop.wait_drained()
+        assert shop.dead(lambda message: True) == []
+
+        shop.send({"case": case, "amount": 6, "sent_at": 1}, job="refund", key=case)
+        shop.wait_dead(lambda message: json.loads(message["Body"])["amount"] == 6)
+        shop.wait_drained()
 
     (request,) = receiver.requests(f"/refund/{case}")
     assert request.headers["content-type"] == "application/x-www-form-urlencoded"

@@ -26,7 +26,7 @@ def test_poison_is_quarantined_with_its_reason(shop, receiver, case, kind):
 
     receiver.wait_for(f"/charge/{neighbour}")
     shop.wait_record("charge", neighbour, "completed")
-    message = shop.wait_dead(lambda message: message["Body"] == body)
+    message = shop.wait_dead(lambda message: case in message["Body"] and neighbour not in message["Body"])
     shop.wait_drained()
 
     mark = quarantine_mark(message)

@@ -45,7 +45,7 @@ class Aws:
         client = lambda service: boto3.client(service, endpoint_url=endpoint, config=config)
         self.sqs, self.dynamodb = client("sqs"), client("dynamodb")
         self.functions, self.logs = client("lambda"), client("logs")
-        self.s3, self.stacks = client("s3"), client("cloudformation")
+        self.s3, self.stacks, self.alarms = client("s3"), client("cloudformation"), client("cloudwatch")
 
 
 def until(what, probe, timeout=45, every=0.05):
@@ -231,6 +231,11 @@ def deployed(aws, package, *, env=None, endpoint=None, fifo=False, timeout=10, v
     functions.get_waiter("function_active_v2").wait(
         FunctionName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
     )
+    # A worker that cannot start would be tried again without end; its reason belongs here.
+    answer = functions.invoke(FunctionName=name, Payload=b'{"Records":[]}')
+    started = answer["Payload"].read().decode()
+    assert "FunctionError" not in answer, started
+    assert json.loads(started) == {"batchItemFailures": []}, started
     source = functions.create_event_source_mapping(
         EventSourceArn=arn(sqs, queue_url),
         FunctionName=name,

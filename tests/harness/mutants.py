@@ -36,7 +36,7 @@ def run(root, patch, env, timeout=900):
         )
         if built.returncode:
             raise Survived(f"does not compile:\n{built.stderr[-3000:]}")
-        junit = root / "target/nextest/mutants/junit.xml"
+        junit = tree / "target/nextest/mutants/junit.xml"
         junit.unlink(missing_ok=True)
         subprocess.run(
             nextest, cwd=tree, env=env, timeout=timeout,

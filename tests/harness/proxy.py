@@ -6,14 +6,16 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-from .receiver import read_body
+from .receiver import address_for, read_body
 
-# Belong to one connection, so they are not forwarded.
-HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade"}
+# Belong to one connection, or are set anew for it, so they are not forwarded.
+OWN = {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length"}
+# A response gets these from our own server.
+OWN_ANSWER = OWN | {"server", "date"}
 
 
 class CountingProxy:
-    def __init__(self, upstream):
+    def __init__(self, upstream, host="127.0.0.1"):
         target = urlsplit(upstream)
         self._lock = threading.Lock()
         self._calls = collections.Counter()
@@ -28,7 +30,7 @@ class CountingProxy:
             def _forward(self):
                 body = read_body(self)
                 proxy._count(self.headers.get("X-Amz-Target", ""))
-                headers = {k: v for k, v in self.headers.items() if k.lower() not in HOP_BY_HOP}
+                headers = {k: v for k, v in self.headers.items() if k.lower() not in OWN}
                 headers["Content-Length"] = str(len(body))
                 upstream = http.client.HTTPConnection(target.hostname, target.port, timeout=60)
                 try:
@@ -39,7 +41,7 @@ class CountingProxy:
                     upstream.close()
                 self.send_response(answer.status)
                 for name, value in answer.getheaders():
-                    if name.lower() not in HOP_BY_HOP | {"content-length"}:
+                    if name.lower() not in OWN_ANSWER:
                         self.send_header(name, value)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
@@ -47,9 +49,9 @@ class CountingProxy:
 
             do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _forward
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer((address_for(host), 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{host}:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def calls(self, service="DynamoDB"):

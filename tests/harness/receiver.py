@@ -44,9 +44,7 @@ class Receiver:
 
             do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve
 
-        # A name other than the loopback's is that of a container's way to this machine.
-        address = "127.0.0.1" if host == "127.0.0.1" else "0.0.0.0"
-        self._server = ThreadingHTTPServer((address, 0), Handler)
+        self._server = ThreadingHTTPServer((address_for(host), 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -83,6 +81,11 @@ class Receiver:
             answer = answers.pop(0) if len(answers) > 1 else answers[0]
             self._arrived.notify_all()
             return answer
+
+
+def address_for(host):
+    """Where to listen to be reached as `host`: other than the loopback, it is a container's way in."""
+    return "127.0.0.1" if host == "127.0.0.1" else "0.0.0.0"
 
 
 def read_body(handler):

@@ -54,6 +54,12 @@ async fn memory() -> Arc<dyn Store> {
 
 conforms!(memory, crate::memory());
 
+#[cfg(feature = "sqlite")]
+mod sqlite_file;
+
+#[cfg(feature = "sqlite")]
+conforms!(sqlite, crate::sqlite_file::store());
+
 #[cfg(feature = "dynamodb")]
 mod dynamo;
 

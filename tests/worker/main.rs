@@ -14,4 +14,5 @@ mod claims;
 mod effects;
 mod endings;
 mod kit;
+mod local_queue;
 mod messages;

@@ -65,6 +65,20 @@ pub(super) fn client_for(url: &Url, allowed: &[AllowedHost]) -> Result<Client, H
     }
 }
 
+/// The open client, and `url` with its host replaced by `receiver`.
+pub(super) fn client_instead(
+    mut url: Url,
+    receiver: SocketAddr,
+) -> Result<(Client, Url), HandlerError> {
+    let moved = url.set_scheme("http").is_ok()
+        && url.set_ip_host(receiver.ip()).is_ok()
+        && url.set_port(Some(receiver.port())).is_ok();
+    if !moved {
+        return Err(HandlerError::terminal("the url's host cannot be replaced"));
+    }
+    Ok((OPEN.get_or_make(None)?, url))
+}
+
 /// A request that got no answer. The URL is left out: it is made from the payload.
 pub(super) fn failed(error: reqwest::Error) -> HandlerError {
     let mut cause: Option<&dyn StdError> = Some(&error);

@@ -26,6 +26,11 @@ use crate::secret::{Reading, Refused, Secret};
 /// The name this effect is recorded under, and part of the key its provider sees.
 const NAME: &str = "http";
 
+/// Tells the local receiver of `dev` which record a request belongs to.
+pub(crate) const DEV_RECORD_HEADER: &str = "onlyonce-dev-record";
+/// Tells it which header carries the key.
+pub(crate) const DEV_KEY_HEADER: &str = "onlyonce-dev-key-header";
+
 /// What may happen after a crash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guarantee {
@@ -84,8 +89,11 @@ impl HttpEffect {
         };
         // Before the effect begins: without its secret it has not been sent, for certain.
         let secret = match &self.secret {
-            Some(secret) => Some((secret, secret.read(context.clock(), context.stop()).await?)),
-            None => None,
+            // What stands for the outside world while trying out is told no secret.
+            Some(secret) if context.outside().is_none() => {
+                Some((secret, secret.read(context.clock(), context.stop()).await?))
+            }
+            _ => None,
         };
         let request = Request { effect: self, context: &context, url, body };
         let effect = context.effect(NAME);
@@ -147,8 +155,18 @@ impl Request<'_> {
         key: Option<&(&HeaderName, EffectKey)>,
     ) -> Result<Response, HandlerError> {
         let Self { effect, context, url, body } = self;
-        let client = guard::client_for(url, &effect.allow_hosts)?;
         let mut headers = HeaderMap::new();
+        let (client, url) = match context.outside() {
+            None => (guard::client_for(url, &effect.allow_hosts)?, url.clone()),
+            Some(receiver) => {
+                let id = HeaderValue::from_str(context.id().as_str());
+                headers.insert(DEV_RECORD_HEADER, id.map_err(HandlerError::terminal)?);
+                if let Some((header, _)) = &key {
+                    headers.insert(DEV_KEY_HEADER, HeaderValue::from((*header).clone()));
+                }
+                guard::client_instead(url.clone(), receiver)?
+            }
+        };
         if let Some((header, key)) = key {
             let key = HeaderValue::from_str(key.as_str()).map_err(HandlerError::terminal)?;
             headers.insert((*header).clone(), key);

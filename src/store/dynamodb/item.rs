@@ -97,24 +97,7 @@ pub(super) fn encode(record: &Record) -> Attributes {
         ("namespace", text(&record.namespace)),
         ("v", number(SCHEMA_VERSION)),
     ];
-    let fields = [
-        Field::Status(record.status),
-        Field::ClaimId(record.claim_id.clone()),
-        Field::Token(record.token),
-        Field::Rev(record.rev),
-        Field::Attempt(record.attempt),
-        Field::LeaseUntil(record.lease_until),
-        Field::NotBefore(record.not_before),
-        Field::Fingerprint(record.fingerprint.clone()),
-        Field::Effects(record.effects.clone()),
-        Field::Output(record.output.clone()),
-        Field::Error(record.error.clone()),
-        Field::Quarantine(record.quarantine),
-        Field::CreatedAt(record.created_at),
-        Field::UpdatedAt(record.updated_at),
-        Field::MessageId(record.message_id.clone()),
-        Field::ExpiresAt(record.expires_at),
-    ];
+    let fields = Field::all_of(record);
     let set = fields.iter().flat_map(attributes).filter_map(|(name, v)| v.map(|v| (name, v)));
     identity.into_iter().chain(set).map(|(name, v)| (name.to_owned(), v)).collect()
 }

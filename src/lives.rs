@@ -1,0 +1,103 @@
+//! One set of jobs, three lives: in Lambda, polling a queue, and on a developer's machine.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::config::Settings;
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::front::{Poll, SqsQueue, lambda};
+use crate::handler::Router;
+use crate::lambda::refuse_abort;
+use crate::runtime::{Task, spawn};
+use crate::service::Worker;
+use crate::{sdk, telemetry};
+
+/// Serves these jobs with the store, namespace, concurrency and queues that the environment
+/// names: in Lambda what it is invoked with, elsewhere the queue at `ONLYONCE_QUEUE_URL`, until
+/// the platform ends the process or SIGTERM or SIGINT asks for a graceful stop.
+pub async fn serve(jobs: Router) -> Result<(), BoxError> {
+    telemetry::init();
+    refuse_abort()?;
+    let settings = Settings::from_env()?;
+    let sdk = sdk::load().await;
+    let store = settings.store.open(std::future::ready(sdk.clone())).await?;
+    let worker = Worker::builder_shared(store)
+        .namespace(&settings.namespace)
+        .concurrency(settings.concurrency)
+        .build(jobs)?;
+    let queue = SqsQueue::new(&sdk).queue_url(settings.queue_url.clone()).dlq_url(settings.dlq_url);
+    if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
+        return lambda::serve(worker, queue).await;
+    }
+    let url = settings.queue_url.ok_or_else(|| {
+        Error::new(ErrorKind::Config, "start").with_detail(
+            "this is not AWS Lambda, and ONLYONCE_QUEUE_URL is not set: there is no queue to poll",
+        )
+    })?;
+    let poll = Poll::open(&sdk, url).await?;
+    let (told, _listening) = stop_signal()?;
+    poll.serve(&worker, &queue, told).await;
+    Ok(())
+}
+
+/// Turns true at the first SIGTERM or SIGINT, as long as the task is kept.
+fn stop_signal() -> Result<(watch::Receiver<bool>, Task<()>), BoxError> {
+    let (say, told) = watch::channel(false);
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let listening = spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        // Nobody listens any more if the worker has ended already.
+        let _ = say.send(true);
+        std::future::pending::<()>().await;
+    });
+    Ok((told, listening))
+}
+
+#[cfg(feature = "cli")]
+mod cli {
+    use std::process::ExitCode;
+
+    use clap::{Parser, Subcommand};
+
+    use crate::handler::Router;
+    use crate::ops::dev::command::{DevArguments, Jobs};
+
+    /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
+    /// at ONLYONCE_QUEUE_URL.
+    #[derive(Parser)]
+    struct Arguments {
+        #[command(subcommand)]
+        verb: Option<Verb>,
+        /// Print JSON.
+        #[arg(long, global = true)]
+        json: bool,
+    }
+
+    #[derive(Subcommand)]
+    enum Verb {
+        /// Run messages through the jobs on this machine, with copies and kills.
+        Dev(DevArguments),
+    }
+
+    /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`.
+    ///
+    /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
+    pub async fn main(jobs: Router) -> ExitCode {
+        let Arguments { verb, json } = Arguments::parse();
+        let ended = match verb {
+            Some(Verb::Dev(arguments)) => arguments.run(Jobs::Given(jobs), json).await,
+            None => super::serve(jobs).await.map(|()| ExitCode::SUCCESS),
+        };
+        ended.unwrap_or_else(|error| {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        })
+    }
+}
+
+#[cfg(feature = "cli")]
+pub use cli::main;

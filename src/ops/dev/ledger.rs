@@ -1,0 +1,165 @@
+//! What happened to each key, as seen from outside the worker.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::kill::Boundary;
+use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, AttributeValue, Message};
+use crate::local::FastClock;
+use crate::ops::Line;
+use crate::protocol::{Change, ConditionalWrite, Field, IdempotencyKey, Record, RecordId, Status};
+use crate::runtime::Clock;
+
+/// Events kept per key.
+const MAX_EVENTS: usize = 64;
+
+/// Everything seen so far.
+pub struct Ledger {
+    clock: FastClock,
+    keys: Mutex<BTreeMap<RecordId, Story>>,
+}
+
+/// What was seen of one key.
+#[derive(Clone, Default)]
+pub struct Story {
+    pub job: String,
+    pub key: String,
+    /// Messages sent, copies included.
+    pub messages: u64,
+    /// Times one of them was received.
+    pub deliveries: u64,
+    /// Attempts that were begun.
+    pub claims: u64,
+    /// Whether it is known to be completed.
+    is_completed: bool,
+    /// Attempts that were begun although it was.
+    pub reruns: u64,
+    /// Attempts that were killed.
+    pub kills: u64,
+    /// Those among them that may have made a request of which the record knows nothing.
+    pub kills_in_flight: u64,
+    /// Claims that ended otherwise than completed, of themselves.
+    pub failures: u64,
+    /// Requests that reached the receiver.
+    pub requests: u64,
+    /// Provider keys among them.
+    pub provider_keys: BTreeSet<String>,
+    /// Where the record stands at the end.
+    pub status: Option<Status>,
+    /// What happened, when.
+    pub events: Vec<(Duration, String)>,
+}
+
+impl Ledger {
+    pub fn new(clock: FastClock) -> Self {
+        Self { clock, keys: Mutex::default() }
+    }
+
+    pub fn sent(&self, namespace: &str, line: &Line, copy: usize) {
+        let Ok(key) = IdempotencyKey::new(line.key.as_str()) else { return };
+        let id = RecordId::new(namespace, &line.job, &key);
+        self.note(&id, |story| {
+            story.job.clone_from(&line.job);
+            story.key.clone_from(&line.key);
+            story.messages += 1;
+            (copy == 0).then(|| "sent".to_owned())
+        });
+    }
+
+    pub fn delivered(&self, namespace: &str, messages: &[Message]) {
+        let text = |message: &Message, name| match message.attributes.get(name).map(|a| &a.value) {
+            Some(AttributeValue::Text(text)) => Some(text.clone()),
+            _ => None,
+        };
+        for message in messages {
+            let job = text(message, ATTRIBUTE_JOB);
+            let key = text(message, ATTRIBUTE_KEY).and_then(|key| IdempotencyKey::new(key).ok());
+            let (Some(job), Some(key)) = (job, key) else { continue };
+            self.note(&RecordId::new(namespace, &job, &key), |story| {
+                story.deliveries += 1;
+                Some(format!("delivered     {}", message.id))
+            });
+        }
+    }
+
+    pub fn claimed(&self, write: &ConditionalWrite) {
+        let token = match &write.change {
+            Change::Create(record) => Some(record.token.0),
+            Change::Update(fields) => fields.iter().find_map(|field| match field {
+                Field::Token(token) => Some(token.0),
+                _ => None,
+            }),
+        };
+        let how = if token == Some(1) { "claimed      " } else { "taken over   " };
+        self.note(&write.id, |story| {
+            story.claims += 1;
+            story.reruns += u64::from(story.is_completed);
+            Some(format!("{how} token {}", token.unwrap_or_default()))
+        });
+    }
+
+    pub fn refused(&self, record: &Record) {
+        let is_live = self.clock.now() < record.lease_until;
+        self.note(&record.id, |story| match record.status {
+            Status::Completed => {
+                story.is_completed = true;
+                Some("replayed      it is completed".to_owned())
+            }
+            Status::Claimed if is_live => Some("busy          another attempt holds it".to_owned()),
+            _ => None,
+        });
+    }
+
+    pub fn settled(&self, id: &RecordId, status: Status) {
+        self.note(id, |story| {
+            story.is_completed |= status == Status::Completed;
+            story.failures += u64::from(status != Status::Completed);
+            Some(status.to_string())
+        });
+    }
+
+    pub fn requested(&self, id: &RecordId, key: Option<&str>, method: &str, path: &str) {
+        self.note(id, |story| {
+            story.requests += 1;
+            story.provider_keys.extend(key.map(str::to_owned));
+            let key = key.map(|key| format!(" key {key}")).unwrap_or_default();
+            Some(format!("request {:<5} {method} {path}{key}", story.requests))
+        });
+    }
+
+    pub fn killed(
+        &self,
+        (at, in_flight): (Option<RecordId>, BTreeSet<RecordId>),
+        boundary: Boundary,
+    ) {
+        for id in in_flight.iter().chain(at.as_ref().filter(|at| !in_flight.contains(at))) {
+            self.note(id, |story| {
+                story.kills += 1;
+                story.kills_in_flight += u64::from(in_flight.contains(id));
+                let how =
+                    if at.as_ref() == Some(id) { boundary.as_str() } else { "with its batch" };
+                Some(format!("KILLED        {how}"))
+            });
+        }
+    }
+
+    pub fn stories(&self) -> BTreeMap<RecordId, Story> {
+        self.keys().clone()
+    }
+
+    fn note(&self, id: &RecordId, change: impl FnOnce(&mut Story) -> Option<String>) {
+        let at = self.clock.elapsed();
+        let mut keys = self.keys();
+        let story = keys.entry(id.clone()).or_default();
+        if let Some(event) = change(story)
+            && story.events.len() < MAX_EVENTS
+        {
+            story.events.push((at, event));
+        }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, BTreeMap<RecordId, Story>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,135 @@
+//! `dev`: messages through a real worker on this machine, with copies and kills, and a verdict.
+//!
+//! The queue, Lambda's poller and the outside world are local; event, front, service, store and
+//! jobs are those of production. Time runs faster, so that visibility timeouts pass in seconds.
+
+pub mod command;
+mod kill;
+mod ledger;
+mod receiver;
+mod report;
+mod watched;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::BoxError;
+use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, Attribute, Message, answer};
+use crate::handler::Router;
+use crate::local::{FastClock, LocalQueue, Poller, QueueSettings};
+use crate::runtime::Clock;
+use crate::service::Worker;
+use crate::store::Store;
+
+use self::kill::Kills;
+use self::ledger::Ledger;
+pub use self::receiver::Receiver;
+pub use self::report::{JobReport, Report, Timeline, Verdict};
+use self::watched::WatchedStore;
+use super::Line;
+
+/// How many times faster than the machine's clock time runs.
+const SPEED: u32 = 20;
+/// An invocation's time; its messages are hidden a little longer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const VISIBILITY: Duration = Duration::from_secs(70);
+/// How often dead letters are sent through again, as an operator would.
+const REDRIVES: usize = 3;
+
+/// What to run.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Extra copies of each message.
+    pub duplicates: usize,
+    /// The chance that an invocation is killed, 0..1.
+    pub crash: f64,
+    /// Decides who is killed, and where.
+    pub seed: u64,
+    /// The deployment's name in the store.
+    pub namespace: String,
+}
+
+/// Runs these messages to the end. `receiver` is what the jobs' requests reach, if they do not go
+/// to the real world; `progress` is told how many of all messages are done, now and then.
+pub async fn run(
+    lines: &[Line],
+    plan: &Plan,
+    jobs: &Router,
+    store: Arc<dyn Store>,
+    receiver: Option<&Receiver>,
+    progress: &(dyn Fn(usize, usize) + Send + Sync),
+) -> Result<Report, BoxError> {
+    let clock = FastClock::new(SPEED);
+    let ledger = Arc::new(Ledger::new(clock));
+    if let Some(receiver) = receiver {
+        receiver.report_to(ledger.clone());
+    }
+    let settings =
+        QueueSettings { name: "dev".to_owned(), visibility: VISIBILITY, max_receives: 1000 };
+    let queue = LocalQueue::new(settings, Arc::new(clock));
+    let mut sent = 0;
+    for copy in 0..=plan.duplicates {
+        for line in lines {
+            queue.send_message(message(line));
+            ledger.sent(&plan.namespace, line, copy);
+            sent += 1;
+        }
+    }
+    let kills = Kills::new(plan.crash, plan.seed);
+    // Small batches, so that a kill takes few along.
+    let batch = if plan.crash > 0.0 { 3 } else { 10 };
+    let poller = Poller { timeout: TIMEOUT, batch, ..Poller::default() };
+    let invoke = async |invocation: &crate::local::Invocation| {
+        let kill = kills.next();
+        ledger.delivered(&plan.namespace, invocation.messages());
+        let watched = WatchedStore::new(store.clone(), ledger.clone(), kill.clone());
+        let worker = Worker::builder_shared(Arc::new(watched))
+            .clock(Arc::new(clock))
+            .namespace(&plan.namespace)
+            .layer(kill.layer(clock))
+            .outside(receiver.map(Receiver::address))
+            .build(jobs.clone())
+            .ok()?;
+        let answered = tokio::select! {
+            answered = answer(&worker, &queue, &invocation.event, invocation.hard) => answered.ok(),
+            boundary = kill.killed() => {
+                ledger.killed(kill.victims(), boundary);
+                None
+            }
+        };
+        progress(sent - queue.len().min(sent), sent);
+        answered.and_then(|response| serde_json::to_value(response).ok())
+    };
+    let mut drained = poller.run(&queue, invoke).await;
+    let mut redriven = 0;
+    for _ in 0..REDRIVES {
+        // Only what kills have used up is worth another try; the rest failed for its own reasons.
+        if plan.crash == 0.0 || queue.dead().is_empty() {
+            break;
+        }
+        // A failed record is re-opened by messages sent clearly after its failure.
+        clock.sleep_until(clock.now() + Duration::from_secs(6)).await;
+        redriven += queue.redrive();
+        let again = poller.run(&queue, invoke).await;
+        drained.deliveries += again.deliveries;
+        drained.dead = again.dead;
+    }
+    // The records have the last word: a write may have landed that nobody lived to see.
+    let mut stories = ledger.stories();
+    for (id, story) in &mut stories {
+        story.status = store.load(id).await?.map(|record| record.status);
+    }
+    let stories: Vec<_> = stories.into_values().collect();
+    Ok(Report::new(&stories, plan, drained, redriven, receiver.is_some()))
+}
+
+fn message(line: &Line) -> Message {
+    let attributes = [(ATTRIBUTE_JOB, &line.job), (ATTRIBUTE_KEY, &line.key)]
+        .map(|(name, value)| (name.to_owned(), Attribute::text(value.as_str())));
+    Message {
+        body: Some(line.body_text()),
+        attributes: attributes.into_iter().collect(),
+        group: line.group.clone(),
+        ..Message::default()
+    }
+}

@@ -1,0 +1,27 @@
+//! Input of one JSON document per line.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::error::BoxError;
+
+/// Reads every line of a file, or of standard input, before anything is done with one. The error
+/// names file and line.
+pub fn read_lines<T>(
+    file: Option<&Path>,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<T>, BoxError> {
+    let name = file.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+    let text = match file {
+        Some(path) => std::fs::read_to_string(path),
+        None => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+    };
+    let text = text.map_err(|error| format!("{name}: {error}"))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines
+        .map(|(n, line)| read(line).map_err(|error| format!("{name}:{}: {error}", n + 1).into()))
+        .collect()
+}

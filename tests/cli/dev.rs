@@ -1,0 +1,104 @@
+//! `dev`: copies, kills, and a verdict that a missing claim would not pass.
+
+use serde_json::Value;
+
+use crate::{Folder, example, onlyonce, run};
+
+/// Runs `dev` for its JSON report.
+fn report(arguments: &[&str]) -> (Option<i32>, Value) {
+    let folder = Folder::new();
+    let mut command = onlyonce(&folder.0);
+    let (code, said) = run(command.args(["--json", "dev"]), arguments);
+    let report = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+    (code, report)
+}
+
+fn sum(report: &Value, figure: &str) -> u64 {
+    report["jobs"].as_object().unwrap().values().map(|job| job[figure].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn copies_without_kills_make_one_request_per_key() {
+    let (code, report) = report(&["examples/orders.jsonl", "--duplicates", "3"]);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!((sum(&report, "requests"), sum(&report, "keys")), (20, 20));
+    assert_eq!((sum(&report, "messages"), sum(&report, "killed")), (80, 0));
+}
+
+#[test]
+fn under_kills_every_keyed_effect_happens_exactly_once() {
+    let (code, report) = report(&["examples/orders.jsonl", "--duplicates", "3", "--crash", "0.2"]);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert!(sum(&report, "killed") > 0, "{report:#}");
+    for (name, job) in report["jobs"].as_object().unwrap() {
+        if name != "user.welcome" {
+            assert_eq!(job["effects"], job["keys"], "{name}");
+        }
+    }
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let texts: Vec<_> = verdicts.iter().map(|verdict| verdict["text"].as_str().unwrap()).collect();
+    assert!(texts.contains(&"keyed: every key exactly one effect"), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("at least once: every key")), "{texts:?}");
+}
+
+#[test]
+fn a_programs_own_jobs_are_tried_out_the_same_way() {
+    let arguments = ["dev", "examples/mine.jsonl", "--duplicates", "2", "--crash", "0.2"];
+    let (code, said) = run(&mut example("my_worker"), &arguments);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("order.settle") && said.contains("claims: "), "{said}");
+}
+
+#[test]
+fn messages_come_from_standard_input_and_poison_is_dead_not_lost() {
+    let folder = Folder::new();
+    let lines = folder.file(
+        "lines.jsonl",
+        "{\"job\":\"user.welcome\",\"idempotency-key\":\"u:1\",\"body\":{\"user_id\":1}}\n\n\
+         {\"job\":\"nobody\",\"idempotency-key\":\"u:2\",\"body\":{}}\n\
+         {\"job\":\"user.welcome\",\"idempotency-key\":\"u:3\",\"body\":\"no json\"}\n",
+    );
+    let input = std::fs::File::open(lines).unwrap();
+    let mut command = onlyonce(&folder.0);
+    let (code, said) = run(command.stdin(input), &["dev"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("among the 2 dead letters"), "{said}");
+}
+
+#[test]
+fn a_wrong_line_is_named_and_nothing_is_run() {
+    let folder = Folder::new();
+    let path = folder.file("lines.jsonl", "{\"job\":\"a\",\"idempotency-key\":\"\",\"body\":{}}\n");
+    let (code, said) = run(&mut onlyonce(&folder.0), &["dev", &path]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("lines.jsonl:1") && said.contains("key is empty"), "{said}");
+    let (code, _) = run(&mut onlyonce(&folder.0), &["dev", "--crash", "2"]);
+    assert_eq!(code, Some(2));
+}
+
+#[test]
+fn watching_runs_again_when_the_file_changes() {
+    use std::io::{BufRead, BufReader};
+    let folder = Folder::new();
+    let line = |n: u32| {
+        let body = format!("{{\"user_id\":{n}}}");
+        format!("{{\"job\":\"user.welcome\",\"idempotency-key\":\"u:{n}\",\"body\":{body}}}\n")
+    };
+    let path = folder.file("lines.jsonl", &line(1));
+    let mut running = onlyonce(&folder.0)
+        .args(["--json", "dev", "--watch", &path])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut reports = BufReader::new(running.stdout.take().unwrap()).lines();
+    let mut keys = || -> u64 {
+        let report: Value = serde_json::from_str(&reports.next().unwrap().unwrap()).unwrap();
+        sum(&report, "keys")
+    };
+    assert_eq!(keys(), 1);
+    folder.file("lines.jsonl", &(line(1) + &line(2)));
+    assert_eq!(keys(), 2);
+    running.kill().unwrap();
+    running.wait().unwrap();
+}

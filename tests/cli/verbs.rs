@@ -1,0 +1,87 @@
+//! The verbs over a store of their own: what they say, and their exit status.
+
+use serde_json::Value;
+
+use crate::{Folder, onlyonce, run};
+
+#[test]
+fn setup_makes_the_store_once_and_names_a_faulty_jobs_file() {
+    let folder = Folder::new();
+    let (code, said) = run(&mut onlyonce(&folder.0), &["setup"]);
+    assert!(code == Some(0) && said.contains("is made"), "{said}");
+    let (code, said) = run(&mut onlyonce(&folder.0), &["setup"]);
+    assert!(code == Some(0) && said.contains("was there already"), "{said}");
+
+    let jobs = folder.file("jobs.toml", "[job.a]\neffect = \"http\"\nurl = \"http://a/\"\n");
+    let (code, said) = run(onlyonce(&folder.0).env("ONLYONCE_JOBS", jobs), &["setup"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("jobs.toml:1") && said.contains("no guarantee is named"), "{said}");
+}
+
+#[test]
+fn what_is_imported_is_seen_and_imported_once() {
+    let folder = Folder::new();
+    run(&mut onlyonce(&folder.0), &["setup"]);
+    let import = || run(&mut onlyonce(&folder.0), &["import", "examples/done.jsonl"]);
+    let (code, said) = import();
+    assert!(code == Some(0) && said.starts_with("2 imported, 0 completed before"), "{said}");
+    let (code, said) = import();
+    assert!(code == Some(0) && said.starts_with("0 imported, 2 completed before"), "{said}");
+
+    let arguments = ["--json", "inspect", "invoice.finalize", "invoice:1000:finalize"];
+    let (code, said) = run(&mut onlyonce(&folder.0), &arguments);
+    assert_eq!(code, Some(0), "{said}");
+    let record: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&record["status"], &record["attempt"]), (&"completed".into(), &0.into()));
+    assert_eq!(record["output"], "{\"status\":200}");
+    assert_eq!(record["expires_at"], Value::Null, "this job is remembered for ever");
+    let digest = record["pk"].as_str().unwrap();
+    let (code, said) = run(&mut onlyonce(&folder.0), &["inspect", digest]);
+    assert!(code == Some(0) && said.contains("invoice:1000:finalize"), "{said}");
+}
+
+#[test]
+fn an_import_of_an_unknown_job_or_a_broken_line_writes_nothing() {
+    let folder = Folder::new();
+    run(&mut onlyonce(&folder.0), &["setup"]);
+    for (line, fault) in [
+        ("{\"job\":\"nobody\",\"idempotency-key\":\"k\"}", "no job is named"),
+        ("{\"job\":\"user.welcome\"}", "missing field `idempotency-key`"),
+        ("{\"job\":\"user.welcome\",\"idempotency-key\":\"\"}", "key is empty"),
+    ] {
+        let path = folder.file("done.jsonl", line);
+        let (code, said) = run(&mut onlyonce(&folder.0), &["import", &path]);
+        assert!(code == Some(1) && said.contains(fault), "{said}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_said_and_fails() {
+    let folder = Folder::new();
+    let (code, said) = run(&mut onlyonce(&folder.0), &["list", "failed"]);
+    assert!(code == Some(1) && said.contains("onlyonce setup"), "{said}");
+    run(&mut onlyonce(&folder.0), &["setup"]);
+    let (code, said) = run(&mut onlyonce(&folder.0), &["--json", "list", "failed"]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (code, said) = run(&mut onlyonce(&folder.0), &["inspect", "user.welcome", "nobody"]);
+    assert!(code == Some(1) && said.contains("there is no record"), "{said}");
+    let (code, _) = run(&mut onlyonce(&folder.0), &["no-such-verb"]);
+    assert_eq!(code, Some(2));
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    let folder = Folder::new();
+    for verb in ["dev", "setup", "send", "inspect", "list", "import"] {
+        let (code, said) = run(&mut onlyonce(&folder.0), &[verb, "--help"]);
+        assert!(code == Some(0) && said.contains("Example"), "{verb}: {said}");
+        assert!(said.contains("--json"), "{verb}");
+    }
+}
+
+#[test]
+fn an_empty_variable_is_named() {
+    let folder = Folder::new();
+    let (code, said) = run(onlyonce(&folder.0).env("ONLYONCE_DLQ_URL", ""), &["list", "failed"]);
+    assert!(code == Some(1) && said.contains("ONLYONCE_DLQ_URL is set but empty"), "{said}");
+}
