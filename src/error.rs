@@ -29,6 +29,8 @@ pub enum ErrorKind {
     Queue,
     /// The event is not one this worker can answer.
     Event,
+    /// A secret could not be read.
+    Secret,
 }
 
 impl ErrorKind {
@@ -41,6 +43,7 @@ impl ErrorKind {
             Self::Staged => "staged write refused",
             Self::Queue => "queue",
             Self::Event => "event",
+            Self::Secret => "secret",
         }
     }
 }
@@ -90,7 +93,7 @@ impl Error {
 
     /// Whether the same call may succeed later without anybody changing anything.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::StoreUnavailable | ErrorKind::Queue)
+        matches!(self.kind, ErrorKind::StoreUnavailable | ErrorKind::Queue | ErrorKind::Secret)
     }
 }
 

@@ -18,8 +18,10 @@ pub mod payload;
 pub mod protocol;
 pub mod rules;
 pub mod runtime;
-#[cfg(feature = "dynamodb")]
+#[cfg(any(feature = "dynamodb", feature = "secrets"))]
 pub mod sdk;
+#[cfg(feature = "http")]
+pub mod secret;
 pub mod service;
 pub mod store;
 #[cfg(feature = "telemetry")]

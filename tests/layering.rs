@@ -14,11 +14,12 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("rules", &[]),
     ("store", &["protocol", "runtime", "error", "sdk", "store"]),
     ("sdk", &[]),
+    ("secret", &["protocol", "runtime", "error", "sdk", "secret", "test_util"]),
     ("telemetry", &[]),
     // A handler is called with a context, which declares effects, which the service settles.
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
     ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
-    ("effect", &["protocol", "error", "payload", "context", "handler", "effect"]),
+    ("effect", &["protocol", "error", "payload", "secret", "context", "handler", "effect"]),
     (
         "service",
         &[
@@ -29,7 +30,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
     (
         "config",
-        &["protocol", "runtime", "error", "store", "sdk", "rules", "handler", "effect", "config"],
+        &[
+            "protocol", "runtime", "error", "store", "sdk", "rules", "secret", "handler", "effect",
+            "config",
+        ],
     ),
     (
         "ops",
@@ -59,7 +63,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] = &["sdk.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] =
+    &["sdk.rs", "secret/aws.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

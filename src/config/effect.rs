@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use reqwest::header::{HeaderName, HeaderValue};
 
-use super::jobs_file::{Env, JobTable, SecretTable};
+use super::jobs_file::{Env, JobTable};
 use crate::effect::http::{BodyForm, Guarantee, HttpEffect, UrlTemplate};
 use crate::handler::Job;
 
@@ -29,7 +28,8 @@ impl JobTable {
         let guarantee = keep(self.guarantee(), &mut wrong);
         let method = keep(self.method(), &mut wrong);
         let url = keep(self.url(), &mut wrong);
-        let secret = keep(self.secret(env), &mut wrong);
+        let secret =
+            keep(self.secret.as_ref().map(|secret| secret.secret(env)).transpose(), &mut wrong);
         let allow_hosts: Vec<_> =
             self.allow_hosts.iter().filter_map(|host| keep(host.parse(), &mut wrong)).collect();
         let body = method.as_ref().and_then(|method| keep(self.body(method), &mut wrong));
@@ -108,23 +108,6 @@ impl JobTable {
                 Err(format!("body {other:?} is not known; write \"json\", \"form\" or \"raw\""))
             }
         }
-    }
-
-    fn secret(&self, env: Env<'_>) -> Result<Option<(HeaderName, HeaderValue)>, String> {
-        let Some(SecretTable { header, env: variable }) = &self.secret else {
-            return Ok(None);
-        };
-        let name: HeaderName = header
-            .parse()
-            .map_err(|_| format!("secret header {header:?} is not a header's name"))?;
-        let value = env(variable).filter(|value| !value.is_empty()).ok_or_else(|| {
-            format!("the secret's variable {variable} is not set; set it in the environment")
-        })?;
-        let mut value = HeaderValue::from_str(&value).map_err(|_| {
-            format!("the secret in {variable} has characters that no header can carry")
-        })?;
-        value.set_sensitive(true);
-        Ok(Some((name, value)))
     }
 }
 

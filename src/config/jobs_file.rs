@@ -11,6 +11,7 @@ use toml::Spanned;
 use super::fault::Faults;
 use super::fingerprint::FingerprintText;
 use super::message::MessageTable;
+use super::secret::SecretTable;
 use crate::handler::{Job, Router};
 use crate::protocol::{Retention, RetryPolicy};
 
@@ -56,13 +57,6 @@ pub(super) struct JobTable {
     pub secret: Option<SecretTable>,
     #[serde(default)]
     pub allow_hosts: Vec<String>,
-}
-
-#[derive(Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SecretTable {
-    pub header: String,
-    pub env: String,
 }
 
 #[derive(Clone, Copy)]

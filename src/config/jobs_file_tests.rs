@@ -33,6 +33,13 @@ fn a_whole_job_is_read() {
 }
 
 #[test]
+fn a_secret_may_be_kept_elsewhere() {
+    for place in ["ssm", "secretsmanager"] {
+        assert_eq!(faults(&FINE.replace("env = \"TOKEN\"", &format!("{place} = \"/t\""))), "");
+    }
+}
+
+#[test]
 fn the_shipped_jobs_file_is_fine() {
     assert_eq!(faults(include_str!("../../jobs.toml")), "");
 }
@@ -53,6 +60,10 @@ fn each_fault_names_its_line_and_the_fix() {
         ("https://api.example.com/v1/charges", "charges", "url:"),
         ("body = \"form\"", "body = \"xml\"", "\"json\", \"form\" or \"raw\""),
         ("env = \"TOKEN\"", "env = \"NOTHING\"", "variable NOTHING is not set"),
+        ("env = \"TOKEN\"", "env = \"\"", "name the variable, parameter or secret"),
+        (", env = \"TOKEN\"", "", "add env, ssm or secretsmanager"),
+        ("env = \"TOKEN\"", "env = \"TOKEN\", ssm = \"/t\"", "leave one of env, ssm"),
+        ("env = \"TOKEN\"", "vault = \"t\"", "unknown field `vault`"),
         ("timeout = \"10s\"", "timeout = 10", "jobs.toml:15: invalid type"),
         ("timeout = \"10s\"", "timeout = \"soon\"", "is no duration"),
         ("retention = \"45d\"", "retention = \"1h\"", "is shorter than key_window"),

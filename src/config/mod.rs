@@ -12,6 +12,8 @@ mod fingerprint;
 mod jobs_file;
 #[cfg(feature = "jobs-file")]
 mod message;
+#[cfg(feature = "jobs-file")]
+mod secret;
 #[cfg(feature = "lambda")]
 mod settings;
 #[cfg(feature = "lambda")]
@@ -30,7 +32,8 @@ use crate::handler::Router;
 
 #[cfg(feature = "jobs-file")]
 impl Router {
-    /// The jobs declared in a jobs file, and how messages name them. Secrets come from the environment.
+    /// The jobs declared in a jobs file, and how messages name them. Secrets in
+    /// the environment are read now, others when a job first needs them.
     ///
     /// The error names every fault: file, line, and what to write instead.
     pub fn from_jobs_file(path: impl AsRef<Path>) -> Result<Self, Faults> {

@@ -181,7 +181,10 @@ fn a_subscription_to_confirm_is_refused_by_name() {
 #[test]
 fn a_broken_wrapping_says_what_is_broken_and_quotes_nothing() {
     let sns = |more: &str| format!("{{\"Type\":\"Notification\",\"TopicArn\":\"4242\"{more}}}");
+    let deep = format!("{{\"body\":1,\"job\":{}4242{}}}", "[".repeat(500), "]".repeat(500));
     let cases = [
+        (Unwrap::Envelope, deep, "\"job\" is neither"),
+        (Unwrap::Envelope, "{\"body\":\"4242\\ud800\"}".to_owned(), "\"body\" is no text"),
         (Unwrap::Envelope, "4242".to_owned(), "no JSON object"),
         (Unwrap::Envelope, "{\"card\":4242".to_owned(), "no JSON object"),
         (Unwrap::Envelope, "{\"card\":4242}".to_owned(), "no \"body\""),

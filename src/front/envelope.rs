@@ -66,18 +66,20 @@ impl Opened {
         for (field, attribute) in
             [("idempotency-key", &rules.key_attribute), ("job", &rules.job_attribute)]
         {
-            let value = fields.get(field).and_then(|raw| serde_json::from_str(raw.get()).ok());
-            let value = value.unwrap_or(Value::Null);
-            if value.is_null() {
+            let Some(raw) = fields.get(field).filter(|raw| raw.get() != "null") else {
                 continue;
-            }
-            let name = name_of(&value).ok_or_else(|| {
+            };
+            let value: Option<Value> = serde_json::from_str(raw.get()).ok();
+            let name = value.as_ref().and_then(name_of).ok_or_else(|| {
                 format!("the envelope's {field:?} is neither text nor a whole number; correct it")
             })?;
             self.attributes.entry(attribute.clone()).or_insert_with(|| Attribute::text(name));
         }
         // A string is the payload itself, as `send` sends it.
-        let payload = text(body).unwrap_or_else(|| body.get().to_owned());
+        let payload = match body.get().starts_with('"') {
+            true => text(body).ok_or("the envelope's \"body\" is no text that can be read")?,
+            false => body.get().to_owned(),
+        };
         self.becomes(payload, None);
         Ok(())
     }

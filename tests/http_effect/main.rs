@@ -11,6 +11,8 @@
 
 mod messages;
 mod receiver;
+#[cfg(feature = "secrets")]
+mod secrets;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 use onlyonce::handler::Router;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
+use onlyonce::runtime::{Clock, SystemClock};
 use onlyonce::service::{Deadline, Delivery, Ending, Outcome, Worker};
 use onlyonce::store::{MemoryStore, Store};
 
@@ -33,11 +36,16 @@ struct Jobs {
 impl Jobs {
     /// A worker with one job, `job`, of these lines; `PORT` is the receiver's.
     fn new(lines: &str, receiver: &Receiver) -> Self {
+        Self::at(Arc::new(SystemClock), lines, receiver)
+    }
+
+    fn at(clock: Arc<dyn Clock>, lines: &str, receiver: &Receiver) -> Self {
         let lines = lines.replace("PORT", &receiver.port.to_string());
         let file = TempFile::with(&format!("[job.job]\neffect = \"http\"\n{lines}\n"));
         let jobs = Router::from_jobs_file(&file.0).unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        Self { worker: Worker::builder_shared(store.clone()).build(jobs).unwrap(), store }
+        let worker = Worker::builder_shared(store.clone()).clock(clock).build(jobs).unwrap();
+        Self { worker, store }
     }
 
     async fn run(&self, key: &str, body: &str) -> Outcome {

@@ -1,7 +1,8 @@
 //! The `http` effect: one request made from the payload, its answer told apart.
 //!
 //! 2xx is done. 408, 409, 425, 429 and 5xx are worth trying again, after `Retry-After` where it is
-//! given. Any other answer is terminal; redirects are not followed.
+//! given. Any other answer is terminal, 401 and 403 only after a secret that has changed was tried;
+//! redirects are not followed.
 
 mod body;
 mod guard;
@@ -20,6 +21,7 @@ use crate::context::Context;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
 use crate::protocol::{EffectKey, MAX_RETRY_AFTER, Timestamp};
+use crate::secret::{Reading, Refused, Secret};
 
 /// The name this effect is recorded under, and part of the key its provider sees.
 const NAME: &str = "http";
@@ -54,8 +56,8 @@ pub struct HttpEffect {
     pub body: Option<BodyForm>,
     /// What may happen after a crash.
     pub guarantee: Guarantee,
-    /// A header whose value is a secret. Marked sensitive, so that it is never logged.
-    pub secret: Option<(HeaderName, HeaderValue)>,
+    /// A header whose value is secret, and never logged.
+    pub secret: Option<Secret>,
     /// The longest one request may take.
     pub timeout: Duration,
     /// Private targets that are wanted all the same.
@@ -85,6 +87,13 @@ impl HttpEffect {
             Some(form) => Some(form.write(&payload).map_err(HandlerError::terminal)?),
             None => None,
         };
+        // Before the effect begins: without its secret it has not been sent, for certain.
+        let secret = match &self.secret {
+            // Secrets are for the hosts they belong to.
+            _ if context.outside().is_some() => None,
+            Some(secret) => Some((secret, secret.read(context.clock(), context.stop()).await?)),
+            None => None,
+        };
         let request = Request { effect: self, context: &context, url, body };
         let effect = context.effect(NAME);
         let answer: Answer = match &self.guarantee {
@@ -93,9 +102,9 @@ impl HttpEffect {
                     Some(window) => effect.window(*window),
                     None => effect,
                 };
-                effect.keyed(|key| request.send(Some((header, key)))).await?
+                effect.keyed(|key| request.send(secret, Some((header, key)))).await?
             }
-            Guarantee::AtLeastOnce => effect.at_least_once(|| request.send(None)).await?,
+            Guarantee::AtLeastOnce => effect.at_least_once(|| request.send(secret, None)).await?,
         };
         Ok(Reply::of(&Done { status: answer.status }))
     }
@@ -109,38 +118,71 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    async fn send(self, key: Option<(&HeaderName, EffectKey)>) -> Result<Answer, HandlerError> {
+    /// Sends it; once more if the secret it was refused for has changed meanwhile.
+    async fn send(
+        &self,
+        secret: Option<(&Secret, Reading)>,
+        key: Option<(&HeaderName, EffectKey)>,
+    ) -> Result<Answer, HandlerError> {
+        let context = self.context;
+        let value = secret.as_ref().map(|(secret, read)| (*secret, read));
+        let mut response = self.send_with(value, key.as_ref()).await?;
+        let is_refused =
+            matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if let (true, Some((secret, used))) = (is_refused, &secret) {
+            match secret.refused(used, context.clock(), context.stop()).await? {
+                Refused::Changed(now) => {
+                    response = self.send_with(Some((*secret, &now)), key.as_ref()).await?;
+                }
+                Refused::Unchanged => {}
+                Refused::TooSoon(wait) => {
+                    let message = format!(
+                        "the answer was {}; its secret was read within the last minute, and is read \
+                         again after it",
+                        response.status()
+                    );
+                    return Err(HandlerError::retry_after(wait, message));
+                }
+            }
+        }
+        told_apart(response, context.now()).await
+    }
+
+    async fn send_with(
+        &self,
+        secret: Option<(&Secret, &Reading)>,
+        key: Option<&(&HeaderName, EffectKey)>,
+    ) -> Result<Response, HandlerError> {
         let Self { effect, context, url, body } = self;
         let mut headers = HeaderMap::new();
         let (client, url) = match context.outside() {
-            None => (guard::client_for(&url, &effect.allow_hosts)?, url),
+            None => (guard::client_for(url, &effect.allow_hosts)?, url.clone()),
             Some(receiver) => {
                 let id = HeaderValue::from_str(context.id().as_str());
                 headers.insert(DEV_RECORD_HEADER, id.map_err(HandlerError::terminal)?);
                 if let Some((header, _)) = &key {
                     headers.insert(DEV_KEY_HEADER, HeaderValue::from((*header).clone()));
                 }
-                guard::client_instead(url, receiver)?
+                guard::client_instead(url.clone(), receiver)?
             }
         };
         if let Some((header, key)) = key {
             let key = HeaderValue::from_str(key.as_str()).map_err(HandlerError::terminal)?;
-            headers.insert(header.clone(), key);
+            headers.insert((*header).clone(), key);
         }
-        if let Some((header, value)) = &effect.secret {
-            headers.insert(header.clone(), value.clone());
+        if let Some((secret, read)) = secret {
+            headers.insert(secret.header().clone(), read.value());
         }
         if let Some(form) = effect.body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
         }
         let timeout = effect.timeout.min(context.stop().remaining(context.now()));
         let mut request =
-            client.request(effect.method.clone(), url).headers(headers).timeout(timeout);
+            client.request(effect.method.clone(), url.clone()).headers(headers).timeout(timeout);
         if let Some(body) = body {
-            request = request.body(body);
+            request = request.body(body.clone());
         }
-        let response = request.send().await.map_err(guard::failed)?;
-        told_apart(response, context.now()).await
+        request.send().await.map_err(guard::failed)
     }
 }
 

@@ -1,0 +1,68 @@
+//! What a job's table says of its secret.
+
+use reqwest::header::HeaderName;
+use serde::Deserialize;
+
+use super::jobs_file::Env;
+use crate::secret::{KeptIn, Secret};
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SecretTable {
+    header: String,
+    env: Option<String>,
+    ssm: Option<String>,
+    secretsmanager: Option<String>,
+}
+
+impl SecretTable {
+    /// The secret. One in the environment is read now.
+    pub fn secret(&self, env: Env<'_>) -> Result<Secret, String> {
+        let header: HeaderName = self
+            .header
+            .parse()
+            .map_err(|_| format!("secret header {:?} is not a header's name", self.header))?;
+        let places = [&self.env, &self.ssm, &self.secretsmanager];
+        if places.into_iter().flatten().any(String::is_empty) {
+            return Err(
+                "the secret's place is empty; name the variable, parameter or secret".into()
+            );
+        }
+        match places {
+            [Some(variable), None, None] => in_env(header, variable, env),
+            [None, Some(name), None] => in_aws(header, KeptIn::Ssm(name.clone())),
+            [None, None, Some(name)] => in_aws(header, KeptIn::SecretsManager(name.clone())),
+            [None, None, None] => Err("the secret says not where it is kept; add env, ssm or \
+                                       secretsmanager"
+                .to_owned()),
+            _ => Err("the secret is said to be kept in several places; leave one of env, ssm and \
+                      secretsmanager"
+                .to_owned()),
+        }
+    }
+}
+
+fn in_env(header: HeaderName, variable: &str, env: Env<'_>) -> Result<Secret, String> {
+    let value = env(variable).filter(|value| !value.is_empty()).ok_or_else(|| {
+        format!("the secret's variable {variable} is not set; set it in the environment")
+    })?;
+    Secret::here(header, &value).ok_or_else(|| {
+        format!(
+            "the secret in {variable} has characters that no header can carry, such as a line's \
+             end; take them out"
+        )
+    })
+}
+
+#[cfg(feature = "secrets")]
+fn in_aws(header: HeaderName, place: KeptIn) -> Result<Secret, String> {
+    Ok(Secret::kept_in(header, place))
+}
+
+#[cfg(not(feature = "secrets"))]
+fn in_aws(_: HeaderName, place: KeptIn) -> Result<Secret, String> {
+    Err(format!(
+        "this program was built without the feature \"secrets\" and cannot read {place}; build it \
+         with the feature, or use env"
+    ))
+}
