@@ -89,11 +89,10 @@ impl HttpEffect {
         };
         // Before the effect begins: without its secret it has not been sent, for certain.
         let secret = match &self.secret {
-            // What stands for the outside world while trying out is told no secret.
-            Some(secret) if context.outside().is_none() => {
-                Some((secret, secret.read(context.clock(), context.stop()).await?))
-            }
-            _ => None,
+            // Secrets are for the hosts they belong to.
+            _ if context.outside().is_some() => None,
+            Some(secret) => Some((secret, secret.read(context.clock(), context.stop()).await?)),
+            None => None,
         };
         let request = Request { effect: self, context: &context, url, body };
         let effect = context.effect(NAME);
