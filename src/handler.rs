@@ -91,6 +91,12 @@ impl<P: DeserializeOwned + Send> FromPayload for P {
     }
 }
 
+impl FromPayload for Payload {
+    fn from_payload(payload: Payload) -> Result<Self, NotJson> {
+        Ok(payload)
+    }
+}
+
 /// What a job may cost and how long it is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Policy {

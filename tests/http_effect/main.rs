@@ -214,3 +214,32 @@ async fn errors_name_no_url_and_no_payload() {
     let error = outcome.error.unwrap();
     assert!(!error.contains("4242") && !error.contains("charges"), "{error}");
 }
+
+/// Jobs of the file and jobs of one's own stand in one router; a handler may take the payload whole.
+#[tokio::test]
+async fn declared_jobs_and_own_ones_mix() {
+    let receiver = Receiver::start(&[]).await;
+    let lines = KEYED.replace("PORT", &receiver.port.to_string());
+    let file = TempFile::with(&format!("[job.job]\neffect = \"http\"\n{lines}\n"));
+    let own = async |payload: onlyonce::Payload, _: onlyonce::Context| {
+        Ok::<_, onlyonce::HandlerError>(payload.text().len())
+    };
+    let router = Router::from_jobs_file(&file.0).unwrap().job("own", own);
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let worker = Worker::builder_shared(store.clone()).build(router).unwrap();
+    let jobs = Jobs { worker, store };
+    let declared = jobs.run("k", "{\"id\":7}").await;
+    assert!(matches!(declared.ending, Ending::Completed(_)), "{declared:?}");
+    let now = jobs.worker.clock().now();
+    let delivery = Delivery {
+        job: "own".to_owned(),
+        key: IdempotencyKey::new("k").unwrap(),
+        body: "[1, 2]".to_owned(),
+        message_id: None,
+        enqueued_at: None,
+    };
+    let deadline = Deadline::new(now, now + Duration::from_secs(30));
+    let own = jobs.worker.handle(delivery, deadline).await;
+    assert!(matches!(&own.ending, Ending::Completed(output)
+        if *output == onlyonce::protocol::Output::Stored("6".to_owned())));
+}
