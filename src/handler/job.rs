@@ -103,7 +103,7 @@ impl Job {
     /// Wraps the handler in a tower layer. The layer runs inside the claim: what it refuses counts
     /// as a failed attempt.
     #[must_use]
-    pub fn layer<L>(mut self, layer: &L) -> Self
+    pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<JobService>,
         L::Service: Service<Call, Response = Reply> + Clone + Send + Sync + 'static,
