@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::settle::Held;
 use super::write::{Change, ConditionalWrite, Expect, Field};
 use super::{
-    ClaimId, FencingToken, Fingerprint, IdempotencyKey, Quarantine, Record, RecordId, Retention,
-    RetryPolicy, Rev, Status, Timestamp,
+    ClaimId, EpochSeconds, FencingToken, Fingerprint, IdempotencyKey, Quarantine, Record, RecordId,
+    Retention, RetryPolicy, Rev, Status, Timestamp,
 };
 
 /// What one attempt asks for.
@@ -123,7 +123,7 @@ pub fn claim(current: Option<Record>, request: &ClaimRequest, now: Timestamp) ->
         Status::Claimed if is_live => {
             Claim::Busy { record: Box::new(record), retry_at: lease_ends }
         }
-        Status::Claimed if request.retry.is_spent(record.attempt) => spend(record, request, now),
+        Status::Claimed if request.retry.is_spent(record.attempt) => spend(&record, request, now),
         Status::Claimed => take_over(&record, request, now, Fresh::NextAttempt),
     }
 }
@@ -206,23 +206,19 @@ fn take_over(record: &Record, request: &ClaimRequest, now: Timestamp, from: Fres
     let expires_at = if keeps_intent { None } else { expiry(request, now) };
     fields.push(Field::ExpiresAt(expires_at));
 
-    let write = update(record, fields);
-    let mut taken = record.clone();
-    if let Change::Update(fields) = &write.change {
-        fields.iter().for_each(|field| field.apply(&mut taken));
-    }
+    let (write, taken) = update(record, fields);
     Claim::Take { write: Box::new(write), held: Box::new(Held::of(&taken)) }
 }
 
 /// The worker of the last attempt died without a word. Running once more would go over the budget;
 /// leaving it claimed would wedge the key.
-fn spend(record: Record, request: &ClaimRequest, now: Timestamp) -> Claim {
+fn spend(record: &Record, request: &ClaimRequest, now: Timestamp) -> Claim {
     let is_unknown = record.has_open_intent();
     let status = if is_unknown { Status::Unknown } else { Status::Failed };
     let error = format!("attempt {} ended without an outcome; the budget is spent", record.attempt);
     let expires_at = if is_unknown { None } else { request.retention.expiry(now, now) };
-    let write = update(
-        &record,
+    let (write, parked) = update(
+        record,
         vec![
             Field::Status(status),
             Field::ClaimId(request.claim_id.clone()),
@@ -234,22 +230,22 @@ fn spend(record: Record, request: &ClaimRequest, now: Timestamp) -> Claim {
             Field::ExpiresAt(expires_at),
         ],
     );
-    let mut parked = record;
-    if let Change::Update(fields) = &write.change {
-        fields.iter().for_each(|field| field.apply(&mut parked));
-    }
     Claim::Spend { write: Box::new(write), parked: Box::new(parked) }
 }
 
-fn update(record: &Record, fields: Vec<Field>) -> ConditionalWrite {
-    ConditionalWrite {
+/// A write of these fields, and the record should it land.
+fn update(record: &Record, fields: Vec<Field>) -> (ConditionalWrite, Record) {
+    let mut landed = record.clone();
+    fields.iter().for_each(|field| field.apply(&mut landed));
+    let write = ConditionalWrite {
         id: record.id.clone(),
         expect: Expect::At { claim_id: record.claim_id.clone(), rev: record.rev },
         change: Change::Update(fields),
-    }
+    };
+    (write, landed)
 }
 
-fn expiry(request: &ClaimRequest, now: Timestamp) -> Option<super::EpochSeconds> {
+fn expiry(request: &ClaimRequest, now: Timestamp) -> Option<EpochSeconds> {
     request.retention.expiry(now, request.lease_until + request.skew)
 }
 

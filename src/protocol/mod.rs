@@ -20,7 +20,7 @@ pub use record::{
     ClaimId, EffectRecord, EffectState, FencingToken, Output, Quarantine, Record, Rev,
     SCHEMA_VERSION, Status,
 };
-pub use retry::{Backoff, MAX_RETRY_AFTER, RetryPolicy};
+pub use retry::{MAX_RETRY_AFTER, RetryPolicy};
 pub use settle::{
     Conflict, Failure, Held, Verdict, complete, fail, keep_effects, mark_quarantined, renew,
     resolve_conflict,

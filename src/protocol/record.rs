@@ -103,7 +103,10 @@ stored_names! {
 impl Status {
     /// Whether the record waits for a retry or a person, and so stands in the `parked` index.
     pub const fn is_parked(self) -> bool {
-        matches!(self, Self::Released | Self::Failed | Self::Unknown)
+        match self {
+            Self::Released | Self::Failed | Self::Unknown => true,
+            Self::Claimed | Self::Completed => false,
+        }
     }
 }
 
@@ -204,9 +207,18 @@ impl Record {
 
     /// The key effect `name` shows to its provider in this record's present generation.
     pub fn effect_key(&self, name: &str) -> EffectKey {
-        let generation = self.effects.get(name).map_or(0, |effect| effect.generation);
-        EffectKey::new(&self.id, name, generation)
+        effect_key(&self.id, &self.effects, name)
     }
+}
+
+/// The key effect `name` shows to its provider, in the generation that `effects` says.
+pub(super) fn effect_key(
+    id: &RecordId,
+    effects: &BTreeMap<String, EffectRecord>,
+    name: &str,
+) -> EffectKey {
+    let generation = effects.get(name).map_or(0, |effect| effect.generation);
+    EffectKey::new(id, name, generation)
 }
 
 /// Whether some effect may have been started with its outcome not recorded.

@@ -8,15 +8,11 @@ pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(43_195);
 
 /// How the wait grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backoff {
-    /// The same wait each time.
+enum Backoff {
     Fixed(Duration),
-    /// Doubles from `base` up to `cap`; the wait is drawn evenly from zero to that (full jitter),
-    /// so that jobs that failed together do not come back together.
+    /// Full jitter, so that jobs that failed together do not come back together.
     Exponential {
-        /// The ceiling of the first wait.
         base: Duration,
-        /// The ceiling no wait goes above.
         cap: Duration,
     },
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::record::has_open_intent;
+use super::record::{effect_key, has_open_intent};
 use super::write::{Change, ConditionalWrite, Expect, Field};
 use super::{
     ClaimId, EffectKey, EffectRecord, EpochSeconds, FencingToken, MAX_RETRY_AFTER, Output,
@@ -49,8 +49,7 @@ impl Held {
 
     /// The key effect `name` shows to its provider.
     pub fn effect_key(&self, name: &str) -> EffectKey {
-        let generation = self.effects.get(name).map_or(0, |effect| effect.generation);
-        EffectKey::new(&self.id, name, generation)
+        effect_key(&self.id, &self.effects, name)
     }
 
     /// The claim after one more of its writes landed.
@@ -99,18 +98,6 @@ pub enum Verdict {
     Failed,
     /// Parked for a person; the message goes to quarantine.
     Unknown,
-}
-
-impl Verdict {
-    /// The status the record gets.
-    pub const fn status(&self) -> Status {
-        match self {
-            Self::Completed(_) => Status::Completed,
-            Self::Released { .. } => Status::Released,
-            Self::Failed => Status::Failed,
-            Self::Unknown => Status::Unknown,
-        }
-    }
 }
 
 /// Completes the job. A handler that passes over an open intent of an earlier attempt cannot know
