@@ -10,7 +10,7 @@ use crate::protocol::{Failure, RecordId};
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The longest error text kept: in a record, in a quarantine mark.
-pub const MAX_ERROR_TEXT: usize = 1024;
+const MAX_ERROR_TEXT: usize = 1024;
 
 /// What kind of thing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,10 +106,8 @@ impl fmt::Display for Error {
         if let Some(detail) = &self.detail {
             write!(f, ": {detail}")?;
         }
-        let mut cause = self.source.as_ref().map(|source| -> &dyn StdError { source.as_ref() });
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
+        if let Some(source) = &self.source {
+            write!(f, ": {}", Chain(source.as_ref()))?;
         }
         Ok(())
     }
@@ -199,6 +197,7 @@ impl fmt::Display for Carried {
 
 impl StdError for Carried {}
 
+/// An error and everything beneath it.
 struct Chain<'a>(&'a (dyn StdError + 'static));
 
 impl fmt::Display for Chain<'_> {
