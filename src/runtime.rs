@@ -1,6 +1,6 @@
 //! The only place that reads time or randomness, and the only one that starts tasks.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 
@@ -136,11 +136,4 @@ impl<T> Drop for Task<T> {
 fn panic_message(payload: &(dyn std::any::Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
-}
-
-/// A wait that grows with `attempt` (from 0), drawn from 25 ms to 25 x 2^attempt ms, at most a
-/// second: for trying a store's write again.
-pub fn brief_pause(attempt: u32, jitter: f64) -> Duration {
-    let ceiling = 25u64.saturating_mul(2u64.saturating_pow(attempt)).min(1000);
-    Duration::from_millis(ceiling).mul_f64(jitter.clamp(0.0, 1.0)).max(Duration::from_millis(25))
 }

@@ -2,10 +2,11 @@
 //! a lost lease.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Conflict, Timestamp, resolve_conflict};
-use crate::runtime::{Clock, Entropy, before, brief_pause};
+use crate::runtime::{Clock, Entropy, before};
 use crate::store::{Commit, StagedWrite, Store};
 
 /// A store and what is needed to wait for it.
@@ -98,4 +99,11 @@ impl Commits {
             },
         })
     }
+}
+
+/// A wait that grows with `attempt` (from 0), drawn from 25 ms to 25 x 2^attempt ms, at most a
+/// second.
+fn brief_pause(attempt: u32, jitter: f64) -> Duration {
+    let ceiling = 25u64.saturating_mul(2u64.saturating_pow(attempt)).min(1000);
+    Duration::from_millis(ceiling).mul_f64(jitter.clamp(0.0, 1.0)).max(Duration::from_millis(25))
 }
