@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::protocol::Timestamp;
+use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 
 /// A message, as it came. `Debug` shows its id only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -27,6 +28,13 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message that asks for `job` under `key`, as a producer sends it.
+    pub fn new(job: &str, key: &str, body: impl Into<String>) -> Self {
+        let attributes = [(ATTRIBUTE_JOB, job), (ATTRIBUTE_KEY, key)]
+            .map(|(name, value)| (name.to_owned(), Attribute::text(value)));
+        Self { body: Some(body.into()), attributes: attributes.into(), ..Self::default() }
+    }
+
     /// Whether it came from a FIFO queue, whose groups are in order.
     pub fn is_fifo(&self) -> bool {
         self.source_arn.as_ref().is_some_and(|arn| arn.ends_with(".fifo"))

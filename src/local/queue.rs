@@ -8,9 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Error;
-use crate::front::{
-    ATTRIBUTE_JOB, ATTRIBUTE_KEY, Attribute, Delay, Mark, Message, Placed, Queue, carried,
-};
+use crate::front::{Delay, Mark, Message, Placed, Queue, carried};
 use crate::protocol::Timestamp;
 use crate::runtime::Clock;
 
@@ -84,13 +82,7 @@ impl LocalQueue {
 
     /// Sends a job under a key; `payload` is the body as it is. Answers the message's id.
     pub fn send(&self, job: &str, key: &str, payload: impl fmt::Display) -> String {
-        let attributes = [(ATTRIBUTE_JOB, job), (ATTRIBUTE_KEY, key)]
-            .map(|(name, value)| (name.to_owned(), Attribute::text(value)));
-        self.send_message(Message {
-            body: Some(payload.to_string()),
-            attributes: attributes.into_iter().collect(),
-            ..Message::default()
-        })
+        self.send_message(Message::new(job, key, payload.to_string()))
     }
 
     /// Sends a message: its body, attributes and group. Answers the id it is given.
