@@ -12,7 +12,7 @@ use onlyonce::BoxError;
 use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, ImportLine, Line, RecordView};
+use onlyonce::ops::{self, ImportLine, MessageLine, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
 use onlyonce::runtime::{OsEntropy, SystemClock};
 use onlyonce::sdk;
@@ -166,7 +166,7 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
 }
 
 async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCode, BoxError> {
-    let lines = ops::read_lines(file.as_deref(), Line::read)?;
+    let lines = ops::read_lines(file.as_deref(), MessageLine::read)?;
     let sdk = sdk::load().await;
     for line in &lines {
         let sent = ops::send(&sdk, url, line).await?;

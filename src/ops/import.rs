@@ -4,10 +4,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::send::body_text;
+use super::lines;
 use crate::error::{Error, ErrorKind};
 use crate::handler::Router;
-use crate::protocol::{IdempotencyKey, Imported, Output, Status, import as done};
+use crate::protocol::{self, IdempotencyKey, Imported, Output, Status};
 use crate::runtime::{Clock, Entropy};
 use crate::store::{Commit, Store};
 
@@ -21,8 +21,8 @@ pub struct ImportLine {
     /// The job's name.
     pub job: String,
     /// Names the operation.
-    #[serde(rename = "idempotency-key")]
-    pub key: String,
+    #[serde(rename = "idempotency-key", deserialize_with = "lines::key")]
+    pub key: IdempotencyKey,
     /// Its payload, if it is known: then another payload under the key is refused.
     pub body: Option<Value>,
     /// What a replay answers.
@@ -32,11 +32,9 @@ pub struct ImportLine {
 impl ImportLine {
     /// Reads a line; the error says what is missing.
     pub fn read(text: &str) -> Result<Self, String> {
-        let line: Self = serde_json::from_str(text).map_err(|error| {
+        serde_json::from_str(text).map_err(|error| {
             format!("{error}; a line is {{\"job\": \"..\", \"idempotency-key\": \"..\"}}")
-        })?;
-        IdempotencyKey::new(line.key.as_str()).map_err(|error| error.to_string())?;
-        Ok(line)
+        })
     }
 }
 
@@ -51,8 +49,8 @@ pub struct ImportReport {
     pub left_alone: u64,
 }
 
-/// Records operations of these jobs as completed where there is no record of them. Safe to interrupt and to run
-/// again. Stops at the first store error.
+/// Records operations of these jobs as completed where there is no record of them. Safe to
+/// interrupt and to run again. Stops at the first store error.
 pub async fn import(
     store: &dyn Store,
     namespace: &str,
@@ -63,7 +61,8 @@ pub async fn import(
 ) -> Result<ImportReport, Error> {
     let one = async |line: &ImportLine| {
         let claim_id = entropy.claim_id();
-        let write = done(imported(line, namespace, jobs)?, claim_id.clone(), clock.now());
+        let done = imported(line, namespace, jobs)?;
+        let write = protocol::import(done, claim_id.clone(), clock.now());
         let commit = store.commit(&write, &[]).await?;
         Ok::<_, Error>(match commit {
             Commit::Applied => Became::Imported,
@@ -95,14 +94,13 @@ enum Became {
 
 fn imported(line: &ImportLine, namespace: &str, jobs: &Router) -> Result<Imported, Error> {
     let fault = |detail: String| Error::new(ErrorKind::Config, "import").with_detail(detail);
-    let key = IdempotencyKey::new(line.key.as_str()).map_err(|error| fault(error.to_string()))?;
     let job = jobs.get(&line.job).ok_or_else(|| {
         fault(format!("no job is named {:?}; add it to the jobs, or correct the line", line.job))
     })?;
     let fingerprint = match &line.body {
         None => None,
         Some(body) => {
-            let payload = job.payload(&body_text(body));
+            let payload = job.payload(&lines::body_text(body));
             job.fingerprint(&payload.map_err(|error| fault(error.to_string()))?)
         }
     };
@@ -110,7 +108,7 @@ fn imported(line: &ImportLine, namespace: &str, jobs: &Router) -> Result<Importe
     Ok(Imported {
         namespace: namespace.to_owned(),
         job: line.job.clone(),
-        key,
+        key: line.key.clone(),
         fingerprint,
         output,
         retention: job.policy.retention,

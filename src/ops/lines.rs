@@ -1,9 +1,13 @@
-//! Input of one JSON document per line.
+//! Input of one JSON document per line, and what its lines have in common.
 
 use std::io::Read;
 use std::path::Path;
 
+use serde::{Deserialize, Deserializer, de};
+use serde_json::Value;
+
 use crate::error::BoxError;
+use crate::protocol::IdempotencyKey;
 
 /// Reads every line of a file, or of standard input, before anything is done with one. The error
 /// names file and line.
@@ -24,4 +28,17 @@ pub fn read_lines<T>(
     lines
         .map(|(n, line)| read(line).map_err(|error| format!("{name}:{}: {error}", n + 1).into()))
         .collect()
+}
+
+/// A line's `idempotency-key`.
+pub(super) fn key<'de, D: Deserializer<'de>>(input: D) -> Result<IdempotencyKey, D::Error> {
+    IdempotencyKey::new(String::deserialize(input)?).map_err(de::Error::custom)
+}
+
+/// A message's body for what a line says: text as it is, anything else as JSON.
+pub(super) fn body_text(body: &Value) -> String {
+    match body {
+        Value::String(text) => text.clone(),
+        json => json.to_string(),
+    }
 }

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use crate::protocol::{EffectRecord, Output, Record};
 
-/// A record for output: PROTOCOL names, instants in milliseconds, expiry in seconds.
+/// A record for output: under the names it is stored by, instants in milliseconds, expiry in
+/// seconds.
 #[derive(Debug, Serialize)]
 #[allow(missing_docs, reason = "each is the field of `Record` of the same name")]
 pub struct RecordView {

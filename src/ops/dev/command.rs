@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::{Plan, Receiver, Report, run};
 use crate::error::BoxError;
 use crate::handler::Router;
-use crate::ops::{Line, read_lines};
+use crate::ops::{MessageLine, read_lines};
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::SqliteStore;
 
@@ -95,13 +95,8 @@ impl DevArguments {
 
     async fn once(&self, jobs: &Jobs, is_json: bool) -> Result<Report, BoxError> {
         let router = jobs.load(self.real)?;
-        let lines = read_lines(self.file.as_deref(), Line::read)?;
-        let plan = Plan {
-            duplicates: self.duplicates,
-            crash: self.crash,
-            seed: self.seed,
-            namespace: "dev".to_owned(),
-        };
+        let lines = read_lines(self.file.as_deref(), MessageLine::read)?;
+        let plan = Plan { duplicates: self.duplicates, crash: self.crash, seed: self.seed };
         let receiver = if self.real { None } else { Some(Receiver::start().await?) };
         let bar = progress_bar();
         let progress = |done: usize, all: usize| {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::NAMESPACE;
 use super::kill::Boundary;
 use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, AttributeValue, Message};
 use crate::local::FastClock;
-use crate::ops::Line;
+use crate::ops::MessageLine;
 use crate::protocol::{Change, ConditionalWrite, Field, IdempotencyKey, Record, RecordId, Status};
 use crate::runtime::Clock;
 
@@ -56,18 +57,17 @@ impl Ledger {
         Self { clock, keys: Mutex::default() }
     }
 
-    pub fn sent(&self, namespace: &str, line: &Line, copy: usize) {
-        let Ok(key) = IdempotencyKey::new(line.key.as_str()) else { return };
-        let id = RecordId::new(namespace, &line.job, &key);
+    pub fn sent(&self, line: &MessageLine, copy: usize) {
+        let id = RecordId::new(NAMESPACE, &line.job, &line.key);
         self.note(&id, |story| {
             story.job.clone_from(&line.job);
-            story.key.clone_from(&line.key);
+            line.key.as_str().clone_into(&mut story.key);
             story.messages += 1;
             (copy == 0).then(|| "sent".to_owned())
         });
     }
 
-    pub fn delivered(&self, namespace: &str, messages: &[Message]) {
+    pub fn delivered(&self, messages: &[Message]) {
         let text = |message: &Message, name| match message.attributes.get(name).map(|a| &a.value) {
             Some(AttributeValue::Text(text)) => Some(text.clone()),
             _ => None,
@@ -76,7 +76,7 @@ impl Ledger {
             let job = text(message, ATTRIBUTE_JOB);
             let key = text(message, ATTRIBUTE_KEY).and_then(|key| IdempotencyKey::new(key).ok());
             let (Some(job), Some(key)) = (job, key) else { continue };
-            self.note(&RecordId::new(namespace, &job, &key), |story| {
+            self.note(&RecordId::new(NAMESPACE, &job, &key), |story| {
                 story.deliveries += 1;
                 Some(format!("delivered     {}", message.id))
             });

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::BoxError;
-use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, Attribute, Message, answer};
+use crate::front::{Message, answer};
 use crate::handler::Router;
 use crate::local::{FastClock, LocalQueue, Poller, QueueSettings};
 use crate::runtime::Clock;
@@ -26,18 +26,20 @@ use self::ledger::Ledger;
 pub use self::receiver::Receiver;
 pub use self::report::{JobReport, Report, Timeline, Verdict};
 use self::watched::WatchedStore;
-use super::Line;
+use super::MessageLine;
 
 /// How many times faster than the machine's clock time runs.
 const SPEED: u32 = 20;
 /// An invocation's time; its messages are hidden a little longer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY: Duration = Duration::from_secs(70);
+/// The deployment's name in the store.
+const NAMESPACE: &str = "dev";
 /// How often dead letters are sent through again, as an operator would.
 const REDRIVES: usize = 3;
 
 /// What to run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Extra copies of each message.
     pub duplicates: usize,
@@ -45,14 +47,12 @@ pub struct Plan {
     pub crash: f64,
     /// Decides who is killed, and where.
     pub seed: u64,
-    /// The deployment's name in the store.
-    pub namespace: String,
 }
 
 /// Runs these messages to the end. `receiver` is what the jobs' requests reach, if they do not go
 /// to the real world; `progress` is told how many of all messages are done, now and then.
 pub async fn run(
-    lines: &[Line],
+    lines: &[MessageLine],
     plan: &Plan,
     jobs: &Router,
     store: Arc<dyn Store>,
@@ -70,8 +70,9 @@ pub async fn run(
     let mut sent = 0;
     for copy in 0..=plan.duplicates {
         for line in lines {
-            queue.send_message(message(line));
-            ledger.sent(&plan.namespace, line, copy);
+            let message = Message::new(&line.job, line.key.as_str(), line.body_text());
+            queue.send_message(Message { group: line.group.clone(), ..message });
+            ledger.sent(line, copy);
             sent += 1;
         }
     }
@@ -81,11 +82,11 @@ pub async fn run(
     let poller = Poller { timeout: TIMEOUT, batch, ..Poller::default() };
     let invoke = async |invocation: &crate::local::Invocation| {
         let kill = kills.next();
-        ledger.delivered(&plan.namespace, invocation.messages());
+        ledger.delivered(invocation.messages());
         let watched = WatchedStore::new(store.clone(), ledger.clone(), kill.clone());
         let worker = Worker::builder_shared(Arc::new(watched))
             .clock(Arc::new(clock))
-            .namespace(&plan.namespace)
+            .namespace(NAMESPACE)
             .layer(kill.layer(clock))
             .outside(receiver.map(Receiver::address))
             .build(jobs.clone())
@@ -121,15 +122,4 @@ pub async fn run(
     }
     let stories: Vec<_> = stories.into_values().collect();
     Ok(Report::new(&stories, plan, drained, redriven, receiver.is_some()))
-}
-
-fn message(line: &Line) -> Message {
-    let attributes = [(ATTRIBUTE_JOB, &line.job), (ATTRIBUTE_KEY, &line.key)]
-        .map(|(name, value)| (name.to_owned(), Attribute::text(value.as_str())));
-    Message {
-        body: Some(line.body_text()),
-        attributes: attributes.into_iter().collect(),
-        group: line.group.clone(),
-        ..Message::default()
-    }
 }
