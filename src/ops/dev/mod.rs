@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::error::BoxError;
 use crate::front::{Message, answer};
 use crate::handler::Router;
-use crate::local::{FastClock, LocalQueue, Poller, QueueSettings};
+use crate::local::{FastClock, Invocation, LocalQueue, Poller, QueueSettings};
 use crate::runtime::Clock;
 use crate::service::Worker;
 use crate::store::Store;
@@ -59,6 +59,8 @@ pub async fn run(
     receiver: Option<&Receiver>,
     progress: &(dyn Fn(usize, usize) + Send + Sync),
 ) -> Result<Report, BoxError> {
+    // Told now: in each invocation it would pass for a crash, and its messages come again for ever.
+    Worker::builder_shared(store.clone()).build(jobs.clone())?;
     let clock = FastClock::new(SPEED);
     let ledger = Arc::new(Ledger::new(clock));
     if let Some(receiver) = receiver {
@@ -80,7 +82,7 @@ pub async fn run(
     // Small batches, so that a kill takes few along.
     let batch = if plan.crash > 0.0 { 3 } else { 10 };
     let poller = Poller { timeout: TIMEOUT, batch, ..Poller::default() };
-    let invoke = async |invocation: &crate::local::Invocation| {
+    let invoke = async |invocation: &Invocation| {
         let kill = kills.next();
         ledger.delivered(invocation.messages());
         let watched = WatchedStore::new(store.clone(), ledger.clone(), kill.clone());
@@ -122,4 +124,22 @@ pub async fn run(
     }
     let stories: Vec<_> = stories.into_values().collect();
     Ok(Report::new(&stories, plan, drained, redriven, receiver.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::{Job, Reply};
+    use crate::store::MemoryStore;
+
+    #[tokio::test]
+    async fn jobs_that_make_no_worker_are_refused_before_anything_runs() {
+        let job = Job::from_calls("a", |_| async { Ok(Reply::of(&())) });
+        let jobs = Router::new().with(job.clone()).with(job);
+        let line = r#"{"job": "a", "idempotency-key": "k", "body": "\"text\""}"#;
+        let lines = [MessageLine::read(line).unwrap()];
+        let plan = Plan { duplicates: 0, crash: 0.0, seed: 1 };
+        let ended = run(&lines, &plan, &jobs, Arc::new(MemoryStore::new()), None, &|_, _| {});
+        assert!(ended.await.unwrap_err().to_string().contains("\"a\" is there twice"));
+    }
 }
