@@ -23,7 +23,7 @@ async fn main() -> std::process::ExitCode {
 
 /// Stands for a payment provider's client: it shows which key it was called with.
 mod gateway {
-    use onlyonce::protocol::EffectKey;
+    use onlyonce::EffectKey;
 
     pub async fn charge(cents: u64, key: EffectKey) -> Result<String, std::io::Error> {
         println!("charge {cents} cents under {key}");

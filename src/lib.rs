@@ -9,8 +9,6 @@ pub mod front;
 pub mod handler;
 #[cfg(feature = "lambda")]
 pub mod lambda;
-#[cfg(feature = "lambda")]
-mod lives;
 pub mod local;
 #[cfg(feature = "cli")]
 pub mod ops;
@@ -22,6 +20,8 @@ pub mod runtime;
 pub mod sdk;
 #[cfg(feature = "http")]
 pub mod secret;
+#[cfg(feature = "lambda")]
+mod serve;
 pub mod service;
 pub mod store;
 #[cfg(feature = "telemetry")]
@@ -30,12 +30,12 @@ pub mod telemetry;
 pub mod test_util;
 
 pub use context::Context;
-pub use error::{BoxError, Error, HandlerError};
+pub use error::{BoxError, Error, ErrorKind, HandlerError};
 pub use handler::{Job, Router};
-#[cfg(feature = "cli")]
-pub use lives::main;
-#[cfg(feature = "lambda")]
-pub use lives::serve;
 pub use payload::Payload;
-pub use protocol::{Retention, RetryPolicy};
+pub use protocol::{EffectKey, IdempotencyKey, Retention, RetryPolicy};
+#[cfg(feature = "cli")]
+pub use serve::main;
+#[cfg(feature = "lambda")]
+pub use serve::serve;
 pub use service::Worker;

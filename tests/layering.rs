@@ -46,7 +46,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("test_util", &["protocol", "runtime", "error", "store"]),
     ("lambda", &["config", "error", "front", "service", "sdk", "telemetry"]),
     (
-        "lives",
+        "serve",
         &[
             "config",
             "runtime",
