@@ -90,13 +90,15 @@ impl SqsQueue {
                 .visibility_timeout(i32::try_from(delay.seconds).unwrap_or(i32::MAX))
                 .build()
         };
-        let fault = |error| Error::new(ErrorKind::Queue, "set visibility").with_source(error);
-        let entries = delays.iter().enumerate().map(entry).collect::<Result<_, _>>();
+        let entries =
+            delays.iter().enumerate().map(entry).collect::<Result<_, _>>().map_err(|error| {
+                Error::new(ErrorKind::Queue, "set visibility").with_source(error)
+            })?;
         let answer = self
             .client
             .change_message_visibility_batch()
             .queue_url(url)
-            .set_entries(Some(entries.map_err(|error| fault(Box::new(error)))?))
+            .set_entries(Some(entries))
             .send()
             .await
             .map_err(|error| Error::new(ErrorKind::Queue, "set visibility").with_source(error))?;

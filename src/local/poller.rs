@@ -3,12 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
 use super::LocalQueue;
-use crate::front::{AttributeValue, Message, answer};
+use crate::front::{Attribute, AttributeValue, Message, answer};
 use crate::protocol::Timestamp;
 use crate::runtime::before;
 use crate::service::Worker;
@@ -144,15 +146,13 @@ fn failed_ids(response: &Value, messages: &[Message]) -> Option<HashSet<String>>
 
 /// The messages as Lambda writes them.
 fn event(messages: &[Message]) -> String {
-    let attribute = |attribute: &crate::front::Attribute| match &attribute.value {
+    let attribute = |attribute: &Attribute| match &attribute.value {
         AttributeValue::Text(text) => json!({
             "stringValue": text, "stringListValues": [], "binaryListValues": [],
             "dataType": attribute.data_type,
         }),
         AttributeValue::Binary(bytes) => {
-            use base64::Engine;
-            let base64 = base64::engine::general_purpose::STANDARD.encode(bytes);
-            json!({ "binaryValue": base64, "dataType": attribute.data_type })
+            json!({ "binaryValue": STANDARD.encode(bytes), "dataType": attribute.data_type })
         }
     };
     let record = |message: &Message| {
@@ -231,10 +231,10 @@ mod tests {
             receipt: Some("r".to_owned()),
             body: Some("{\"a\":\"é\"}".to_owned()),
             attributes: [
-                ("job".to_owned(), crate::front::Attribute::text("j")),
+                ("job".to_owned(), Attribute::text("j")),
                 (
                     "trace".to_owned(),
-                    crate::front::Attribute {
+                    Attribute {
                         data_type: "Binary".to_owned(),
                         value: AttributeValue::Binary(vec![0, 255]),
                     },

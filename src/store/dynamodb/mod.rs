@@ -256,14 +256,19 @@ const LATER: [&str; 8] = [
     "LimitExceededException",
 ];
 
+fn kind(error: &impl ProvideErrorMetadata) -> ErrorKind {
+    match error.code() {
+        Some(code) if !LATER.contains(&code) => ErrorKind::StoreRefused,
+        _ => ErrorKind::StoreUnavailable,
+    }
+}
+
 /// The service answered with an error: certain, but for its own failures.
 fn refusal<E>(operation: &'static str, id: &RecordId, error: E) -> Error
 where
     E: ProvideErrorMetadata + Into<BoxError>,
 {
-    let is_later = error.code().is_none_or(|code| LATER.contains(&code));
-    let kind = if is_later { ErrorKind::StoreUnavailable } else { ErrorKind::StoreRefused };
-    Error::new(kind, operation).with_id(id).with_source(error)
+    Error::new(kind(&error), operation).with_id(id).with_source(error)
 }
 
 /// Anything but the service's own word leaves open whether the write landed.
@@ -278,9 +283,7 @@ fn sdk_error<E>(operation: &'static str, id: Option<&RecordId>, error: SdkError<
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
-    let is_later = error.code().is_none_or(|code| LATER.contains(&code));
-    let kind = if is_later { ErrorKind::StoreUnavailable } else { ErrorKind::StoreRefused };
-    let made = Error::new(kind, operation).with_source(error);
+    let made = Error::new(kind(&error), operation).with_source(error);
     match id {
         Some(id) => made.with_id(id),
         None => made,

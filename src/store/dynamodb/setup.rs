@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::error::{BuildError, SdkError};
 use aws_sdk_dynamodb::operation::create_table::CreateTableError;
+use aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
     ProjectionType, ScalarAttributeType, TableStatus, TimeToLiveSpecification,
@@ -17,8 +18,8 @@ impl DynamoStore {
     /// Makes the table with its index and TTL, on demand, and waits until it is usable, at most a
     /// minute. Answers false if the table was there already; it is then left as it is.
     pub async fn create_table(&self, clock: &dyn Clock) -> Result<bool, Error> {
-        let built = self.definition();
-        let request = built
+        let request = self
+            .definition()
             .map_err(|error| Error::new(ErrorKind::Config, "create table").with_source(error))?;
         match request.send().await {
             Ok(_) => {}
@@ -30,8 +31,9 @@ impl DynamoStore {
             Err(error) => return Err(sdk_error("create table", None, error)),
         }
         self.wait_until_active(clock).await?;
-        let ttl = TimeToLiveSpecification::builder().attribute_name("expires_at").enabled(true);
-        let ttl = ttl
+        let ttl = TimeToLiveSpecification::builder()
+            .attribute_name("expires_at")
+            .enabled(true)
             .build()
             .map_err(|error| Error::new(ErrorKind::Config, "enable TTL").with_source(error))?;
         self.client
@@ -44,12 +46,7 @@ impl DynamoStore {
         Ok(true)
     }
 
-    fn definition(
-        &self,
-    ) -> Result<
-        aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder,
-        aws_sdk_dynamodb::error::BuildError,
-    > {
+    fn definition(&self) -> Result<CreateTableFluentBuilder, BuildError> {
         let attribute = |name: &str, kind| {
             AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build()
         };
