@@ -38,8 +38,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "ops",
         &[
-            "protocol", "runtime", "error", "payload", "store", "handler", "effect", "service",
-            "front", "local", "ops",
+            "protocol", "runtime", "error", "store", "handler", "effect", "service", "front",
+            "local", "ops",
         ],
     ),
     ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
@@ -84,17 +84,15 @@ fn named(text: &str) -> Vec<String> {
     let mut modules = Vec::new();
     for (at, _) in text.match_indices("crate::") {
         let rest = &text[at + "crate::".len()..];
-        let listed = match rest.strip_prefix('{') {
-            Some(list) => list.split('}').next().unwrap().to_owned(),
-            None => rest.to_owned(),
-        };
         let take = |part: &str| -> String {
             part.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
         };
-        if rest.starts_with('{') {
-            modules.extend(listed.split(',').map(take).filter(|name| !name.is_empty()));
-        } else {
-            modules.push(take(&listed));
+        match rest.strip_prefix('{') {
+            Some(rest) => {
+                let list = rest.split('}').next().unwrap();
+                modules.extend(list.split(',').map(take).filter(|name| !name.is_empty()));
+            }
+            None => modules.push(take(rest)),
         }
     }
     modules

@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::types::{
     ScalarAttributeType, TransactWriteItem,
 };
 use onlyonce::error::ErrorKind;
-use onlyonce::protocol::{Output, Retention, Status, complete};
+use onlyonce::protocol::{Held, Output, Retention, Status, complete};
 use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
 use onlyonce::store::{Commit, DynamoStore, StagedWrite, Store};
@@ -68,6 +68,25 @@ async fn raw(client: &aws_sdk_dynamodb::Client, table: &str, pk: &str) -> Item {
     got.item.unwrap()
 }
 
+/// Writes one attribute past the store, as another program would.
+async fn set(
+    client: &aws_sdk_dynamodb::Client,
+    table: &str,
+    held: &Held,
+    name: &str,
+    value: AttributeValue,
+) {
+    client
+        .update_item()
+        .table_name(table)
+        .key("pk", AttributeValue::S(held.id.to_string()))
+        .update_expression(format!("SET {name} = :value"))
+        .expression_attribute_values(":value", value)
+        .send()
+        .await
+        .unwrap();
+}
+
 type Item = std::collections::HashMap<String, AttributeValue>;
 
 #[tokio::test]
@@ -94,15 +113,7 @@ async fn attributes_of_a_later_version_survive_an_update() {
     let (store, client, table) = fresh().await;
     let (write, held) = first_claim("k", "first");
     store.commit(&write, &[]).await.unwrap();
-    client
-        .update_item()
-        .table_name(&table)
-        .key("pk", AttributeValue::S(held.id.to_string()))
-        .update_expression("SET later = :x")
-        .expression_attribute_values(":x", AttributeValue::S("kept".to_owned()))
-        .send()
-        .await
-        .unwrap();
+    set(&client, &table, &held, "later", AttributeValue::S("kept".to_owned())).await;
     let (done, _) = complete(&held, Output::Omitted, Retention::Forever, NOW);
     assert_eq!(store.commit(&done, &[]).await.unwrap(), Commit::Applied);
     let item = raw(&client, &table, held.id.as_str()).await;
@@ -114,15 +125,7 @@ async fn a_record_of_a_later_version_fails_closed() {
     let (store, client, table) = fresh().await;
     let (write, held) = first_claim("k", "first");
     store.commit(&write, &[]).await.unwrap();
-    client
-        .update_item()
-        .table_name(&table)
-        .key("pk", AttributeValue::S(held.id.to_string()))
-        .update_expression("SET v = :v")
-        .expression_attribute_values(":v", AttributeValue::N("2".to_owned()))
-        .send()
-        .await
-        .unwrap();
+    set(&client, &table, &held, "v", AttributeValue::N("2".to_owned())).await;
     let error = store.commit(&write, &[]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Record);
     assert!(error.to_string().contains("version 2"), "{error}");

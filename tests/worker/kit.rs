@@ -44,11 +44,12 @@ pub struct Kit {
 }
 
 impl Kit {
-    /// A worker with the jobs of [`jobs`] and those of `more`.
+    /// A worker with the jobs of [`jobs`], on a store whose commits go wrong by `script`.
     pub fn new(script: impl IntoIterator<Item = Fault>) -> Self {
         Self::with(script, |router, _| router)
     }
 
+    /// The same, with the jobs that `more` adds.
     pub fn with(
         script: impl IntoIterator<Item = Fault>,
         more: impl FnOnce(Router, &Runs) -> Router,
@@ -97,9 +98,7 @@ impl Kit {
 /// - `refuse` fails for good, `stumble` retryably (three attempts, ten seconds apart),
 /// - `slow` takes `ms` of its payload.
 pub fn jobs(runs: &Runs) -> Router {
-    let counted = |runs: &Runs| runs.clone();
-    let (echo, explode, refuse) = (counted(runs), counted(runs), counted(runs));
-    let (stumble, slow) = (counted(runs), counted(runs));
+    let [echo, explode, refuse, stumble, slow] = std::array::from_fn(|_| runs.clone());
     let retry = RetryPolicy::fixed(SECOND * 10, 3);
     Router::new()
         .job("echo", move |payload: Value, _: Context| {
