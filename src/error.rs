@@ -159,6 +159,8 @@ impl HandlerError {
     pub fn from_boxed(error: BoxError) -> Self {
         match error.downcast::<Carried>() {
             Ok(carried) => carried.0,
+            // Ours says what lies beneath it by itself.
+            Err(error) if error.is::<Error>() => Self::retryable(error),
             Err(error) => Self::retryable(Chain(error.as_ref())),
         }
     }
@@ -235,6 +237,14 @@ mod tests {
             Ok(())
         }
         assert_eq!(fails().unwrap_err().failure(), &Failure::Retryable);
+    }
+
+    #[test]
+    fn an_error_says_what_lies_beneath_it_once() {
+        let beneath = "x".parse::<u32>().unwrap_err();
+        let ours = Error::new(ErrorKind::Queue, "send").with_source(beneath);
+        let message = HandlerError::from(ours).message().to_owned();
+        assert_eq!(message, "queue: send: invalid digit found in string");
     }
 
     #[test]

@@ -122,9 +122,9 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
         Verb::Setup => setup(&settings, is_json).await,
         Verb::Send { file, queue_url } => {
             let url = queue_url
-                .or(settings.queue_url)
+                .or_else(|| settings.queue_url.clone())
                 .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
-            send(&url, file, is_json).await
+            send(&settings, &url, file, is_json).await
         }
         Verb::Import { file } => import(&settings, &file, is_json).await,
         Verb::Inspect { job, key } => {
@@ -165,15 +165,25 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
     Ok(ExitCode::SUCCESS)
 }
 
-async fn send(url: &str, file: Option<PathBuf>, is_json: bool) -> Result<ExitCode, BoxError> {
-    let lines = ops::read_lines(file.as_deref(), MessageLine::read)?;
+async fn send(
+    settings: &Settings,
+    url: &str,
+    file: Option<PathBuf>,
+    is_json: bool,
+) -> Result<ExitCode, BoxError> {
+    // As the worker will read them; a producer's machine may have no jobs file.
+    let jobs = match settings.jobs.exists() {
+        true => Router::from_jobs_file_in(&settings.jobs, &|_| Some("not needed".to_owned()))?,
+        false => Router::new(),
+    };
+    let messages = ops::messages(file.as_deref(), &jobs)?;
     let sdk = sdk::load().await;
-    for line in &lines {
-        let sent = ops::send(&sdk, url, line).await?;
+    for message in &messages {
+        let sent = ops::send(&sdk, url, message).await?;
         if is_json {
             print_json(&sent)?;
         } else {
-            println!("{}  {}", sent.message_id.as_deref().unwrap_or("-"), sent.job);
+            println!("{}", sent.message_id.as_deref().unwrap_or("-"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use crate::rules::{Derive, MessageRules};
 use crate::service::Delivery;
 
 /// What a message asks for.
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// A job.
     Job(Delivery),
     /// Nothing: a service says that it is connected.
@@ -22,7 +22,7 @@ pub(super) enum Asked {
 }
 
 /// Reads what a message asks for. It is never given a made-up key.
-pub(super) fn asked(message: &Message, rules: &MessageRules) -> Asked {
+pub(crate) fn asked(message: &Message, rules: &MessageRules) -> Asked {
     if let Some(fault) = &message.fault {
         return Asked::Unclear(fault.clone());
     }

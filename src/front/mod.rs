@@ -17,6 +17,8 @@ mod sqs;
 
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 pub use answer::{BatchResponse, ItemFailure, answer};
+#[cfg(feature = "cli")]
+pub(crate) use asked::{Asked, asked};
 pub use batch::run as run_batch;
 pub use event::messages;
 pub use message::{Attribute, AttributeValue, Message};
@@ -26,3 +28,5 @@ pub(crate) use queue::carried;
 pub use queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 #[cfg(feature = "lambda")]
 pub use sqs::SqsQueue;
+#[cfg(feature = "cli")]
+pub(crate) use sqs::encode;

@@ -1,11 +1,12 @@
 //! SQS behind the front: visibility timeouts and the quarantine queue.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use async_trait::async_trait;
 use aws_config::SdkConfig;
 use aws_sdk_sqs::Client;
+use aws_sdk_sqs::error::BuildError;
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue};
 use tokio::sync::Mutex;
@@ -125,10 +126,7 @@ impl Queue for SqsQueue {
             Ok(carried) => carried,
             Err(why) => return Ok(Placed::Left(why)),
         };
-        let attributes = attributes
-            .into_iter()
-            .map(|(name, attribute)| Ok((name, encode(attribute)?)))
-            .collect::<Result<_, aws_sdk_sqs::error::BuildError>>()
+        let attributes = encode(attributes)
             .map_err(|error| Error::new(ErrorKind::Queue, "quarantine").with_source(error))?;
         let mut send = self
             .client
@@ -186,12 +184,18 @@ impl Queue for SqsQueue {
     }
 }
 
-fn encode(attribute: Attribute) -> Result<MessageAttributeValue, aws_sdk_sqs::error::BuildError> {
-    let built = MessageAttributeValue::builder().data_type(attribute.data_type);
-    match attribute.value {
-        AttributeValue::Text(text) => built.string_value(text).build(),
-        AttributeValue::Binary(bytes) => built.binary_value(Blob::new(bytes)).build(),
-    }
+/// Attributes as SQS takes them.
+pub(crate) fn encode(
+    attributes: BTreeMap<String, Attribute>,
+) -> Result<HashMap<String, MessageAttributeValue>, BuildError> {
+    let one = |attribute: Attribute| {
+        let built = MessageAttributeValue::builder().data_type(attribute.data_type);
+        match attribute.value {
+            AttributeValue::Text(text) => built.string_value(text).build(),
+            AttributeValue::Binary(bytes) => built.binary_value(Blob::new(bytes)).build(),
+        }
+    };
+    attributes.into_iter().map(|(name, attribute)| Ok((name, one(attribute)?))).collect()
 }
 
 impl fmt::Debug for SqsQueue {

@@ -35,6 +35,14 @@ pub(super) fn key<'de, D: Deserializer<'de>>(input: D) -> Result<IdempotencyKey,
     IdempotencyKey::new(String::deserialize(input)?).map_err(de::Error::custom)
 }
 
+/// The same, where a line may leave it out.
+pub(super) fn some_key<'de, D>(input: D) -> Result<Option<IdempotencyKey>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    key(input).map(Some)
+}
+
 /// A message's body for what a line says: text as it is, anything else as JSON.
 pub(super) fn body_text(body: &Value) -> String {
     match body {

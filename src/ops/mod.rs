@@ -10,5 +10,5 @@ mod view;
 pub use import::{ImportLine, ImportReport, import};
 pub use inspect::{inspect, list};
 pub use lines::read_lines;
-pub use send::{MessageLine, Sent, send};
+pub use send::{MessageLine, Sent, messages, send};
 pub use view::RecordView;

@@ -1,25 +1,27 @@
 //! Sending messages with a key.
 
+use std::path::Path;
+
 use aws_config::SdkConfig;
-use aws_sdk_sqs::types::MessageAttributeValue;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::lines;
-use crate::error::{Error, ErrorKind};
-use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
+use crate::error::{BoxError, Error, ErrorKind};
+use crate::front::{Asked, Attribute, Message, asked, encode};
+use crate::handler::Router;
 use crate::protocol::IdempotencyKey;
 
 /// One message, as a line of JSON.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MessageLine {
-    /// The job's name.
-    pub job: String,
-    /// Names the operation.
-    #[serde(rename = "idempotency-key", deserialize_with = "lines::key")]
-    pub key: IdempotencyKey,
-    /// The payload: JSON, or a string that is sent as it is.
+    /// The job's name; left out where the worker derives it.
+    pub job: Option<String>,
+    /// Names the operation; left out where the worker derives it.
+    #[serde(default, rename = "idempotency-key", deserialize_with = "lines::some_key")]
+    pub key: Option<IdempotencyKey>,
+    /// The body: JSON, or a string that is sent as it is.
     pub body: Value,
     /// The message group, for a FIFO queue.
     pub group: Option<String>,
@@ -28,8 +30,6 @@ pub struct MessageLine {
 /// A message that is in the queue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Sent {
-    /// The job's name.
-    pub job: String,
     /// The queue's id of it.
     pub message_id: Option<String>,
 }
@@ -44,27 +44,46 @@ impl MessageLine {
         })
     }
 
-    /// The message's body: text as it is, anything else as JSON.
-    pub fn body_text(&self) -> String {
-        lines::body_text(&self.body)
+    /// The message, its attributes named as these jobs read them.
+    pub fn message(&self, jobs: &Router) -> Message {
+        let rules = jobs.message_rules();
+        let job = self.job.as_deref().map(|job| (&rules.job_attribute, job));
+        let key = self.key.as_ref().map(|key| (&rules.key_attribute, key.as_str()));
+        let attributes = [job, key].into_iter().flatten();
+        Message {
+            body: Some(lines::body_text(&self.body)),
+            attributes: attributes
+                .map(|(name, value)| (name.clone(), Attribute::text(value)))
+                .collect(),
+            group: self.group.clone(),
+            ..Message::default()
+        }
     }
 }
 
+/// Reads lines as messages for these jobs, and refuses what a worker could not tell job or key of.
+pub fn messages(file: Option<&Path>, jobs: &Router) -> Result<Vec<Message>, BoxError> {
+    lines::read_lines(file, |text| {
+        let message = MessageLine::read(text)?.message(jobs);
+        match asked(&message, jobs.message_rules()) {
+            Asked::Unclear(why) => Err(why),
+            Asked::Job(_) | Asked::Nothing => Ok(message),
+        }
+    })
+}
+
 /// Sends one message to a queue.
-pub async fn send(sdk: &SdkConfig, queue_url: &str, line: &MessageLine) -> Result<Sent, Error> {
-    let attribute = |value: &str| {
-        let built = MessageAttributeValue::builder().data_type("String").string_value(value);
-        built.build().map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))
-    };
+pub async fn send(sdk: &SdkConfig, queue_url: &str, message: &Message) -> Result<Sent, Error> {
+    let fault = |error: BoxError| Error::new(ErrorKind::Queue, "send").with_source(error);
+    let attributes = encode(message.attributes.clone()).map_err(|error| fault(error.into()))?;
     let sent = aws_sdk_sqs::Client::new(sdk)
         .send_message()
         .queue_url(queue_url)
-        .message_body(line.body_text())
-        .message_attributes(ATTRIBUTE_KEY, attribute(line.key.as_str())?)
-        .message_attributes(ATTRIBUTE_JOB, attribute(&line.job)?)
-        .set_message_group_id(line.group.clone())
+        .set_message_body(message.body.clone())
+        .set_message_attributes(Some(attributes))
+        .set_message_group_id(message.group.clone())
         .send()
         .await
-        .map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
-    Ok(Sent { job: line.job.clone(), message_id: sent.message_id })
+        .map_err(|error| fault(error.into()))?;
+    Ok(Sent { message_id: sent.message_id })
 }

@@ -65,6 +65,26 @@ fn messages_come_from_standard_input_and_poison_is_dead_not_lost() {
     assert!(said.contains("among the 2 dead letters"), "{said}");
 }
 
+/// A jobs file that names its attributes otherwise and derives keys is tried out as it is.
+#[test]
+fn messages_are_read_by_the_jobs_files_own_rules() {
+    let folder = Folder::new();
+    let job = "guarantee = \"keyed\"\nurl = \"https://example.com/\"\n";
+    let rules = "[message]\nkey_attribute = \"dedupe\"\nkey = \"order\"\ndefault_job = \"a\"\n";
+    let jobs = folder.file("jobs.toml", &format!("{rules}[job.a]\neffect = \"http\"\n{job}"));
+    let lines = folder.file(
+        "lines.jsonl",
+        "{\"body\":{\"order\":1}}\n{\"idempotency-key\":\"two\",\"body\":{}}\n{\"body\":{}}\n",
+    );
+    let mut command = onlyonce(&folder.0);
+    let command = command.env("ONLYONCE_JOBS", jobs);
+    let (code, said) = run(command, &["--json", "dev", &lines, "--duplicates", "1"]);
+    assert_eq!(code, Some(0), "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((sum(&report, "keys"), sum(&report, "requests")), (2, 2), "{report:#}");
+    assert_eq!(report["dead"], 2, "the one without a key, and its copy");
+}
+
 #[test]
 fn a_wrong_line_is_named_and_nothing_is_run() {
     let folder = Folder::new();

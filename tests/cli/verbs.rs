@@ -70,6 +70,18 @@ fn what_is_not_there_is_said_and_fails() {
 }
 
 #[test]
+fn what_a_worker_could_not_read_is_not_sent() {
+    let folder = Folder::new();
+    for line in ["{\"job\":\"a\",\"body\":{}}", "{\"idempotency-key\":\"k\",\"body\":{}}"] {
+        let path = folder.file("lines.jsonl", line);
+        let arguments = ["send", "--queue-url", "http://127.0.0.1:1/none", &path];
+        let (code, said) = run(&mut onlyonce(&folder.0), &arguments);
+        assert!(code == Some(1) && said.contains("lines.jsonl:1"), "{said}");
+        assert!(said.contains("has no text attribute"), "{said}");
+    }
+}
+
+#[test]
 fn every_verb_has_help_with_an_example() {
     let folder = Folder::new();
     for verb in ["dev", "setup", "send", "inspect", "list", "import"] {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::NAMESPACE;
 use super::kill::Boundary;
-use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, AttributeValue, Message};
+use crate::front::{Asked, Message, asked};
 use crate::local::FastClock;
-use crate::ops::MessageLine;
-use crate::protocol::{Change, ConditionalWrite, Field, IdempotencyKey, Record, RecordId, Status};
+use crate::protocol::{Change, ConditionalWrite, Field, Record, RecordId, Status};
+use crate::rules::MessageRules;
 use crate::runtime::Clock;
 
 /// Events kept per key.
@@ -18,6 +18,7 @@ const MAX_EVENTS: usize = 64;
 /// Everything seen so far.
 pub struct Ledger {
     clock: FastClock,
+    rules: MessageRules,
     keys: Mutex<BTreeMap<RecordId, Story>>,
 }
 
@@ -53,30 +54,31 @@ pub struct Story {
 }
 
 impl Ledger {
-    pub fn new(clock: FastClock) -> Self {
-        Self { clock, keys: Mutex::default() }
+    pub fn new(clock: FastClock, rules: MessageRules) -> Self {
+        Self { clock, rules, keys: Mutex::default() }
     }
 
-    pub fn sent(&self, line: &MessageLine, copy: usize) {
-        let id = RecordId::new(NAMESPACE, &line.job, &line.key);
+    /// Notes a message's record, if the message asks for one.
+    fn note_message(&self, message: &Message, change: impl FnOnce(&mut Story) -> Option<String>) {
+        let Asked::Job(delivery) = asked(message, &self.rules) else { return };
+        let id = RecordId::new(NAMESPACE, &delivery.job, &delivery.key);
         self.note(&id, |story| {
-            story.job.clone_from(&line.job);
-            line.key.as_str().clone_into(&mut story.key);
+            delivery.key.as_str().clone_into(&mut story.key);
+            story.job = delivery.job;
+            change(story)
+        });
+    }
+
+    pub fn sent(&self, message: &Message, copy: usize) {
+        self.note_message(message, |story| {
             story.messages += 1;
             (copy == 0).then(|| "sent".to_owned())
         });
     }
 
     pub fn delivered(&self, messages: &[Message]) {
-        let text = |message: &Message, name| match message.attributes.get(name).map(|a| &a.value) {
-            Some(AttributeValue::Text(text)) => Some(text.clone()),
-            _ => None,
-        };
         for message in messages {
-            let job = text(message, ATTRIBUTE_JOB);
-            let key = text(message, ATTRIBUTE_KEY).and_then(|key| IdempotencyKey::new(key).ok());
-            let (Some(job), Some(key)) = (job, key) else { continue };
-            self.note(&RecordId::new(NAMESPACE, &job, &key), |story| {
+            self.note_message(message, |story| {
                 story.deliveries += 1;
                 Some(format!("delivered     {}", message.id))
             });

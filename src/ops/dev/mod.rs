@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::BoxError;
-use crate::front::{Message, answer};
+use crate::front::answer;
 use crate::handler::Router;
 use crate::local::{FastClock, Invocation, LocalQueue, Poller, QueueSettings};
 use crate::runtime::Clock;
@@ -62,7 +62,7 @@ pub async fn run(
     // Told now: in each invocation it would pass for a crash, and its messages come again for ever.
     Worker::builder_shared(store.clone()).build(jobs.clone())?;
     let clock = FastClock::new(SPEED);
-    let ledger = Arc::new(Ledger::new(clock));
+    let ledger = Arc::new(Ledger::new(clock, jobs.message_rules().clone()));
     if let Some(receiver) = receiver {
         receiver.report_to(ledger.clone());
     }
@@ -72,9 +72,9 @@ pub async fn run(
     let mut sent = 0;
     for copy in 0..=plan.duplicates {
         for line in lines {
-            let message = Message::new(&line.job, line.key.as_str(), line.body_text());
-            queue.send_message(Message { group: line.group.clone(), ..message });
-            ledger.sent(line, copy);
+            let message = line.message(jobs);
+            ledger.sent(&message, copy);
+            queue.send_message(message);
             sent += 1;
         }
     }

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::operation::create_table::CreateTableError;
 use aws_sdk_dynamodb::operation::create_table::builders::CreateTableFluentBuilder;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-    ProjectionType, ScalarAttributeType, TableStatus, TimeToLiveSpecification,
+    ProjectionType, ScalarAttributeType, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
 };
 
 use super::{DynamoStore, sdk_error};
@@ -16,21 +16,41 @@ use crate::runtime::Clock;
 
 impl DynamoStore {
     /// Makes the table with its index and TTL, on demand, and waits until it is usable, at most a
-    /// minute. Answers false if the table was there already; it is then left as it is.
+    /// minute. Answers false if the table was there already; then only a TTL that is off is turned
+    /// on, so that a set-up which was interrupted is finished by the next.
     pub async fn create_table(&self, clock: &dyn Clock) -> Result<bool, Error> {
         let request = self
             .definition()
             .map_err(|error| Error::new(ErrorKind::Config, "create table").with_source(error))?;
-        match request.send().await {
-            Ok(_) => {}
+        let is_new = match request.send().await {
+            Ok(_) => true,
             Err(SdkError::ServiceError(context))
                 if matches!(context.err(), CreateTableError::ResourceInUseException(_)) =>
             {
-                return Ok(false);
+                false
             }
             Err(error) => return Err(sdk_error("create table", None, error)),
-        }
+        };
         self.wait_until_active(clock).await?;
+        if is_new || self.is_ttl_off().await? {
+            self.enable_ttl().await?;
+        }
+        Ok(is_new)
+    }
+
+    async fn is_ttl_off(&self) -> Result<bool, Error> {
+        let described = self
+            .client
+            .describe_time_to_live()
+            .table_name(&self.table)
+            .send()
+            .await
+            .map_err(|error| sdk_error("describe TTL", None, error))?;
+        let status = described.time_to_live_description.and_then(|ttl| ttl.time_to_live_status);
+        Ok(status.is_none_or(|status| status == TimeToLiveStatus::Disabled))
+    }
+
+    async fn enable_ttl(&self) -> Result<(), Error> {
         let ttl = TimeToLiveSpecification::builder()
             .attribute_name("expires_at")
             .enabled(true)
@@ -43,7 +63,7 @@ impl DynamoStore {
             .send()
             .await
             .map_err(|error| sdk_error("enable TTL", None, error))?;
-        Ok(true)
+        Ok(())
     }
 
     fn definition(&self) -> Result<CreateTableFluentBuilder, BuildError> {
