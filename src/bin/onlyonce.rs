@@ -12,7 +12,7 @@ use onlyonce::BoxError;
 use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, ImportLine, MessageLine, RecordView};
+use onlyonce::ops::{self, ImportLine, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
 use onlyonce::runtime::{OsEntropy, SystemClock};
 use onlyonce::sdk;
