@@ -38,8 +38,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "ops",
         &[
-            "protocol", "runtime", "error", "store", "handler", "effect", "service", "front",
-            "local", "ops",
+            "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
+            "front", "local", "ops",
         ],
     ),
     ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
