@@ -212,6 +212,22 @@ async fn a_fifo_quarantine_keeps_the_group_and_takes_one_failure_once() {
 }
 
 #[tokio::test]
+async fn a_fifo_quarantine_keeps_each_message_that_brings_another_payload() {
+    let fixture = queue(".fifo", &[(QueueAttributeName::FifoQueue, "true")]).await;
+    let sqs = SqsQueue::new(&fixture.sdk).dlq_url(Some(fixture.url.clone()));
+    // The job failed under this token, too.
+    assert_eq!(sqs.quarantine(&message("{}", []), &mark()).await.unwrap(), Placed::Sent);
+    for id in ["m-2", "m-3", "m-3"] {
+        let message = Message { id: id.to_owned(), ..message(id, []) };
+        let mark = Mark { cause: "mismatch".to_owned(), ..mark() };
+        assert_eq!(sqs.quarantine(&message, &mark).await.unwrap(), Placed::Sent);
+    }
+    let received = fixture.receive(3).await;
+    let bodies: Vec<_> = received.into_iter().filter_map(|message| message.body).collect();
+    assert_eq!(bodies, ["{}", "m-2", "m-3"]);
+}
+
+#[tokio::test]
 async fn what_cannot_carry_the_mark_is_left_to_redrive() {
     let fixture = queue("", &[]).await;
     let sqs = SqsQueue::new(&fixture.sdk).dlq_url(Some(fixture.url.clone()));
