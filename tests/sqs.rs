@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
 use onlyonce::front::{
-    Attribute, AttributeValue, Delay, Mark, Message, Placed, QUARANTINE_ATTRIBUTE, Queue, SqsQueue,
+    Attribute, AttributeValue, Delay, Mark, Message, Placed, Poll, QUARANTINE_ATTRIBUTE, Queue,
+    SqsQueue,
 };
 use onlyonce::sdk;
 
@@ -156,6 +157,13 @@ async fn a_delay_outlasts_the_queues_own_timeout() {
         let again = receive.wait_time_seconds(1).send().await.unwrap();
         assert_eq!(again.messages.unwrap_or_default().len(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_queue_that_hides_nothing_is_not_polled() {
+    let fixture = queue("", &[(QueueAttributeName::VisibilityTimeout, "0")]).await;
+    let error = Poll::open(&fixture.sdk, &fixture.url).await.unwrap_err();
+    assert!(error.to_string().contains("visibility timeout is 0"), "{error}");
 }
 
 #[tokio::test]
