@@ -8,13 +8,13 @@ use std::sync::Arc;
 use tokio::sync::Mutex;
 
 use crate::effect::Effect;
-use crate::error::{Error, HandlerError};
+use crate::error::{Error, ErrorKind, HandlerError};
 use crate::protocol::{
-    EffectKey, EffectRecord, EffectState, FencingToken, Held, IdempotencyKey, RecordId, Timestamp,
-    keep_effects,
+    ConditionalWrite, EffectKey, EffectRecord, EffectState, FencingToken, Held, IdempotencyKey,
+    RecordId, Timestamp, keep_effects,
 };
 use crate::runtime::Clock;
-use crate::service::Commits;
+use crate::service::{Commits, Settled};
 use crate::store::StagedWrite;
 
 /// One attempt at one job. Cheap to clone; worthless once the attempt has ended.
@@ -52,6 +52,51 @@ pub(crate) struct Journal {
     pub staged: Vec<StagedWrite>,
     begun: HashSet<String>,
     has_unwritten_effects: bool,
+    /// A write of effects whose outcome is not known: the handler called it off half-way, or the
+    /// store did not say.
+    in_doubt: Option<ConditionalWrite>,
+}
+
+impl Journal {
+    /// Writes the effects that are not written yet. Answers false if the claim is lost.
+    async fn write_effects(&mut self, commits: &Commits, until: Timestamp) -> Result<bool, Error> {
+        let is_mine = self.make_certain(commits, until).await?;
+        if !is_mine || !self.has_unwritten_effects {
+            return Ok(is_mine);
+        }
+        self.in_doubt = Some(keep_effects(&self.held, commits.clock().now()));
+        self.has_unwritten_effects = false;
+        self.make_certain(commits, until).await
+    }
+
+    /// Sends what is in doubt again, as its condition holds once: the next write must know the
+    /// revision it comes after. Answers false if the claim is lost.
+    pub async fn make_certain(
+        &mut self,
+        commits: &Commits,
+        until: Timestamp,
+    ) -> Result<bool, Error> {
+        let Some(write) = &self.in_doubt else {
+            return Ok(true);
+        };
+        // Whoever waits for this may stop to: until the answer is there, it stays in doubt.
+        match commits.settle(write, &[], until).await {
+            Ok(Settled::Applied) => {
+                self.held.rev = self.held.rev.next();
+                self.in_doubt = None;
+                Ok(true)
+            }
+            Ok(Settled::LostLease | Settled::Refused(_)) => Ok(false),
+            Err(error) => {
+                // It has not landed, for certain.
+                if error.kind() == ErrorKind::StoreRefused {
+                    self.in_doubt = None;
+                    self.has_unwritten_effects = true;
+                }
+                Err(error)
+            }
+        }
+    }
 }
 
 /// How an effect begins.
@@ -69,6 +114,7 @@ impl Context {
             staged: Vec::new(),
             begun: HashSet::new(),
             has_unwritten_effects: false,
+            in_doubt: None,
         };
         Self { attempt: Arc::new(Attempt { about, commits, journal: Mutex::new(Some(journal)) }) }
     }
@@ -160,11 +206,11 @@ impl Context {
                 "no time is left to begin effect {name:?}"
             )));
         }
-        if journal.has_unwritten_effects {
-            let write = keep_effects(&journal.held, self.clock().now());
-            self.attempt.commits.settle(&write, &[], self.stop()).await.map_err(not_written)?;
-            journal.held.rev = journal.held.rev.next();
-            journal.has_unwritten_effects = false;
+        let commits = &self.attempt.commits;
+        let is_mine = journal.write_effects(commits, self.stop()).await.map_err(not_written)?;
+        if !is_mine {
+            // A late owner starts nothing more.
+            return Err(HandlerError::retryable("the claim was lost to a successor"));
         }
         Ok(Begin::Run(journal.held.effect_key(name)))
     }

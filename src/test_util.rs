@@ -76,6 +76,8 @@ pub enum Fault {
     Refuse,
     /// It does not land, and the store never answers.
     Hang,
+    /// It lands, and the store never answers.
+    HangAfter,
 }
 
 /// A store whose commits go wrong as told, in order; after that, well.
@@ -130,6 +132,10 @@ impl Store for FaultStore {
             }
             Fault::Refuse => Err(Error::new(ErrorKind::StoreRefused, "commit")),
             Fault::Hang => std::future::pending().await,
+            Fault::HangAfter => {
+                self.inner.commit(write, staged).await?;
+                std::future::pending().await
+            }
         }
     }
 

@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
 use onlyonce::front::{
-    Attribute, AttributeValue, Delay, Mark, Message, Placed, QUARANTINE_ATTRIBUTE, Queue, SqsQueue,
+    Attribute, AttributeValue, Delay, Mark, Message, Placed, Poll, QUARANTINE_ATTRIBUTE, Queue,
+    SqsQueue,
 };
 use onlyonce::sdk;
 
@@ -159,6 +160,13 @@ async fn a_delay_outlasts_the_queues_own_timeout() {
 }
 
 #[tokio::test]
+async fn a_queue_that_hides_nothing_is_not_polled() {
+    let fixture = queue("", &[(QueueAttributeName::VisibilityTimeout, "0")]).await;
+    let error = Poll::open(&fixture.sdk, &fixture.url).await.unwrap_err();
+    assert!(error.to_string().contains("visibility timeout is 0"), "{error}");
+}
+
+#[tokio::test]
 async fn a_quarantined_message_keeps_its_attributes_and_says_why() {
     let fixture = queue("", &[]).await;
     let sqs = SqsQueue::new(&fixture.sdk).dlq_url(Some(fixture.url.clone()));
@@ -209,6 +217,22 @@ async fn a_fifo_quarantine_keeps_the_group_and_takes_one_failure_once() {
         system[&MessageSystemAttributeName::MessageDeduplicationId],
         format!("{}-3", "ab".repeat(32))
     );
+}
+
+#[tokio::test]
+async fn a_fifo_quarantine_keeps_each_message_that_brings_another_payload() {
+    let fixture = queue(".fifo", &[(QueueAttributeName::FifoQueue, "true")]).await;
+    let sqs = SqsQueue::new(&fixture.sdk).dlq_url(Some(fixture.url.clone()));
+    // The job failed under this token, too.
+    assert_eq!(sqs.quarantine(&message("{}", []), &mark()).await.unwrap(), Placed::Sent);
+    for id in ["m-2", "m-3", "m-3"] {
+        let message = Message { id: id.to_owned(), ..message(id, []) };
+        let mark = Mark { cause: "mismatch".to_owned(), ..mark() };
+        assert_eq!(sqs.quarantine(&message, &mark).await.unwrap(), Placed::Sent);
+    }
+    let received = fixture.receive(3).await;
+    let bodies: Vec<_> = received.into_iter().filter_map(|message| message.body).collect();
+    assert_eq!(bodies, ["{}", "m-2", "m-3"]);
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 use std::time::Duration;
 
 use reqwest::Method;
+use reqwest::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING,
+};
 
 use super::jobs_file::{Env, JobTable};
 use crate::effect::http::{BodyForm, Guarantee, HttpEffect, UrlTemplate};
@@ -33,6 +36,14 @@ impl JobTable {
         let allow_hosts: Vec<_> =
             self.allow_hosts.iter().filter_map(|host| keep(host.parse(), &mut wrong)).collect();
         let body = method.as_ref().and_then(|method| keep(self.body(method), &mut wrong));
+        if let (Some(Guarantee::Keyed { header, .. }), Some(Some(secret))) = (&guarantee, &secret)
+            && header == secret.header()
+        {
+            wrong.push(format!(
+                "key_header {header} is the secret's header, too, and can carry one of them only; \
+                 correct one"
+            ));
+        }
         let (Some(guarantee), Some(method), Some(url), Some(secret), Some(body), true) =
             (guarantee, method, url, secret, body, wrong.is_empty())
         else {
@@ -44,7 +55,7 @@ impl JobTable {
             let effect = effect.clone();
             async move { effect.run(call).await }
         });
-        let job = job.timeout(timeout + AROUND_THE_REQUEST);
+        let job = job.timeout(timeout.saturating_add(AROUND_THE_REQUEST));
         Ok(if body == Some(BodyForm::Raw) { job.raw() } else { job })
     }
 
@@ -52,9 +63,7 @@ impl JobTable {
         match self.guarantee.as_deref() {
             Some("keyed") => {
                 let name = self.key_header.as_deref().unwrap_or("Idempotency-Key");
-                let header = name
-                    .parse()
-                    .map_err(|_| format!("key_header {name:?} is not a header's name"))?;
+                let header = header("key_header", name)?;
                 Ok(Guarantee::Keyed { header, window: self.key_window })
             }
             Some("at-least-once") if self.key_header.is_some() || self.key_window.is_some() => {
@@ -109,6 +118,19 @@ impl JobTable {
             }
         }
     }
+}
+
+/// Headers that say how a request is to be read: they are set with it.
+const OF_THE_REQUEST: [HeaderName; 5] =
+    [CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING];
+
+/// A header of the jobs file's.
+pub(super) fn header(what: &str, name: &str) -> Result<HeaderName, String> {
+    let header = name.parse().map_err(|_| format!("{what} {name:?} is not a header's name"))?;
+    if OF_THE_REQUEST.contains(&header) {
+        return Err(format!("{what} {name:?} belongs to the request itself; name another"));
+    }
+    Ok(header)
 }
 
 fn keep<T>(result: Result<T, String>, wrong: &mut Vec<String>) -> Option<T> {

@@ -33,6 +33,14 @@ fn a_whole_job_is_read() {
 }
 
 #[test]
+fn a_time_may_be_as_long_as_it_can_be_written() {
+    assert_eq!(
+        faults(&FINE.replace("timeout = \"10s\"", "timeout = \"18446744073709551614s\"")),
+        ""
+    );
+}
+
+#[test]
 fn a_secret_may_be_kept_elsewhere() {
     for place in ["ssm", "secretsmanager"] {
         assert_eq!(faults(&FINE.replace("env = \"TOKEN\"", &format!("{place} = \"/t\""))), "");
@@ -52,6 +60,9 @@ fn each_fault_names_its_line_and_the_fix() {
         ("guarantee = \"keyed\"", "guarantee = \"transactional\"", "cannot give guarantee"),
         ("guarantee = \"keyed\"", "guarantee = \"at-least-once\"", "go with guarantee = \"keyed\""),
         ("guarantee = \"keyed\"", "guarantee = \"sometimes\"", "is not known"),
+        ("\"Idempotency-Key\"", "\"authorization\"", "is the secret's header, too"),
+        ("\"Idempotency-Key\"", "\"Content-Type\"", "belongs to the request itself"),
+        ("\"Authorization\"", "\"host\"", "belongs to the request itself"),
         ("effect = \"http\"", "", "no effect is named"),
         ("effect = \"http\"", "effect = \"fax\"", "this version has \"http\""),
         ("method = \"POST\"", "method = \"post\"", "write POST"),

@@ -3,6 +3,7 @@
 use reqwest::header::HeaderName;
 use serde::Deserialize;
 
+use super::effect::header;
 use super::jobs_file::Env;
 use crate::secret::{KeptIn, Secret};
 
@@ -18,10 +19,7 @@ pub(super) struct SecretTable {
 impl SecretTable {
     /// The secret. One in the environment is read now.
     pub fn secret(&self, env: Env<'_>) -> Result<Secret, String> {
-        let header: HeaderName = self
-            .header
-            .parse()
-            .map_err(|_| format!("secret header {:?} is not a header's name", self.header))?;
+        let header = header("secret header", &self.header)?;
         let places = [&self.env, &self.ssm, &self.secretsmanager];
         if places.into_iter().flatten().any(String::is_empty) {
             return Err(

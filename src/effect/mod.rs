@@ -3,6 +3,7 @@
 #[cfg(feature = "http")]
 pub mod http;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -99,7 +100,9 @@ impl Effect {
         };
         let begun = context.now();
         let result = send(key).await.map_err(Into::into)?;
-        let kept = serde_json::to_string(&result).ok().filter(|json| json.len() <= MAX_RESULT);
+        // The effect has happened: a result that cannot be written must not fail it.
+        let written = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(&result)));
+        let kept = written.ok().and_then(Result::ok).filter(|json| json.len() <= MAX_RESULT);
         context.done(&name, begun, kept).await?;
         Ok(result)
     }

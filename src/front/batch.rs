@@ -15,7 +15,7 @@ use super::message::Message;
 use super::queue::{Delay, Mark, Placed, Queue};
 use crate::protocol::{RecordId, Timestamp};
 use crate::runtime::before;
-use crate::service::{Cause, Deadline, Disposition, Ending, Outcome, Worker};
+use crate::service::{Cause, Deadline, Disposition, Ending, Outcome, Worker, short};
 
 /// SQS hides a message for at most this long, counted from when it was received.
 const MAX_HIDDEN_SECONDS: u64 = 43_195;
@@ -139,7 +139,7 @@ impl Batch<'_> {
         let id = self.worker.record_id(&delivery);
         let not_started = || Outcome {
             id: Some(id.clone()),
-            job: Some(delivery.job.clone()),
+            job: Some(short(&delivery.job)),
             ..Outcome::of(Ending::NotStarted)
         };
         let key = self.key(&id);

@@ -62,6 +62,12 @@ impl Poll {
         let settings = settings.attributes.unwrap_or_default();
         let seconds = settings.get(&QueueAttributeName::VisibilityTimeout);
         let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(30);
+        if seconds == 0 {
+            return Err(Error::new(ErrorKind::Config, "read the queue's settings").with_detail(
+                "the queue's visibility timeout is 0, which leaves no time for a job; set it to \
+                 more than the longest one takes",
+            ));
+        }
         let arn = settings.get(&QueueAttributeName::QueueArn).cloned();
         Ok(Self { client, url, arn, visibility: Duration::from_secs(seconds) })
     }

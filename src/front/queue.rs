@@ -86,6 +86,8 @@ pub(crate) fn carried<'a>(
     let body = message.body.as_deref().filter(|body| !body.is_empty());
     let body = body.ok_or("a message without a body cannot be sent")?;
     let mark = serde_json::to_string(mark).map_err(|_| "its mark cannot be written")?;
+    // SQS takes the characters of XML alone. JSON has escaped the others that are not among them.
+    let mark = mark.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
     let mut attributes = message.attributes.clone();
     attributes.insert(QUARANTINE_ATTRIBUTE.to_owned(), Attribute::text(mark));
     if attributes.len() > MAX_ATTRIBUTES {
@@ -104,4 +106,31 @@ fn size((name, attribute): (&String, &Attribute)) -> usize {
         AttributeValue::Binary(bytes) => bytes.len(),
     };
     name.len() + attribute.data_type.len() + value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_has_only_characters_that_sqs_takes() {
+        let message = Message { body: Some("{}".to_owned()), ..Message::default() };
+        let mark = Mark {
+            job: None,
+            key: None,
+            token: None,
+            cause: "failed".to_owned(),
+            error: "no such name: \u{ffff} \u{fffe} \u{1} \u{1F4A3}".to_owned(),
+            at: 1,
+        };
+        let (_, attributes) = carried(&message, &mark).unwrap();
+        let AttributeValue::Text(text) = &attributes[QUARANTINE_ATTRIBUTE].value else {
+            panic!("it is text")
+        };
+        // The characters of XML 1.0.
+        let is_legal = |c| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
+        assert!(text.chars().all(is_legal), "{text:?}");
+        let read: serde_json::Value = serde_json::from_str(text).unwrap();
+        assert_eq!(read["error"], mark.error);
+    }
 }

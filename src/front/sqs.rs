@@ -15,6 +15,7 @@ use tracing::warn;
 use super::message::{Attribute, AttributeValue, Message};
 use super::queue::{Delay, Mark, Placed, Queue, carried};
 use crate::error::{Error, ErrorKind};
+use crate::service::Cause;
 
 /// Entries in one batch call.
 const MAX_ENTRIES: usize = 10;
@@ -135,9 +136,13 @@ impl Queue for SqsQueue {
             .message_body(body)
             .set_message_attributes(Some(attributes));
         if url.ends_with(".fifo") {
-            // The same failure sent twice is one message; a later failure is another.
+            // The same failure sent twice is one message; a later failure is another. Messages that
+            // bring other payloads under one key are each their own: SQS would drop all but the
+            // first, and say that it took them.
             let once = match (&mark.key, mark.token) {
-                (Some(key), Some(token)) => format!("{key}-{token}"),
+                (Some(key), Some(token)) if mark.cause != Cause::Mismatch.to_string() => {
+                    format!("{key}-{token}")
+                }
                 _ => message.id.clone(),
             };
             send = send

@@ -57,7 +57,7 @@ impl Secrets {
         clock: &dyn Clock,
         until: Timestamp,
     ) -> Result<Reading, HandlerError> {
-        let fresh = || self.kept(place, |kept| clock.now().since(kept.at) < KEPT_FOR);
+        let fresh = || self.kept(place, |kept| is_within(kept.at, KEPT_FOR, clock.now()));
         // Without waiting for somebody who reads another.
         if let Some(found) = fresh() {
             return Ok(found);
@@ -80,14 +80,14 @@ impl Secrets {
         until: Timestamp,
     ) -> Result<Refused, HandlerError> {
         let look = async {
-            let now = match self.kept(place, |kept| kept.at > used.at) {
+            let now = match self.kept(place, |kept| kept.at != used.at) {
                 // Somebody has looked since.
                 Some(found) => found,
                 None => {
                     let asked = self.with(|kept| kept.get(place).map(|kept| kept.asked));
-                    let next = asked.map(|asked| (asked + LOOK_AGAIN).remaining(clock.now()));
-                    if let Some(wait) = next.filter(|wait| !wait.is_zero()) {
-                        return Ok(Refused::TooSoon(wait));
+                    let now = clock.now();
+                    if let Some(asked) = asked.filter(|asked| is_within(*asked, LOOK_AGAIN, now)) {
+                        return Ok(Refused::TooSoon((asked + LOOK_AGAIN).remaining(now)));
                     }
                     self.fetch(place, clock).await?
                 }
@@ -148,6 +148,12 @@ impl Secrets {
     fn with<T>(&self, look: impl FnOnce(&mut HashMap<KeptIn, Kept>) -> T) -> T {
         look(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Whether `at` is less than `time` ago. What is yet to come was read before the clock was set
+/// back, nobody knows how long ago.
+fn is_within(at: Timestamp, time: Duration, now: Timestamp) -> bool {
+    at <= now && now.since(at) < time
 }
 
 /// Retryable: whoever keeps the secret may be back, and a wrong one be put right, by then.

@@ -186,3 +186,30 @@ async fn no_debug_output_shows_a_value() {
     );
     assert!(!shown.contains("s3cret") && shown.contains("/a"), "{shown}");
 }
+
+/// A clock that was set back, or forth, by somebody.
+struct Shifted(VirtualClock, Duration);
+
+#[async_trait]
+impl Clock for Shifted {
+    fn now(&self) -> Timestamp {
+        self.0.now() - self.1
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        self.0.sleep_until(at + self.1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_does_not_keep_an_old_value() {
+    let kit = Kit::new([Ok(Some("old")), Ok(Some("new"))]);
+    let old = kit.get("a").await.unwrap();
+    let back = Shifted(kit.clock.clone(), SECOND * 86_400);
+    let place = KeptIn::Ssm("a".to_owned());
+    let until = back.now() + SECOND * 5;
+    let refused = kit.secrets.refused(&place, &old, &back, until).await.unwrap();
+    assert!(matches!(refused, Refused::Changed(_)));
+    let read = kit.secrets.get(&place, &back, back.now() + SECOND * 5).await.unwrap();
+    assert_eq!(read.value(), "new");
+}

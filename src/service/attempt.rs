@@ -28,7 +28,10 @@ impl Worker {
                  `job` attribute, then redrive",
                 short(&delivery.job)
             );
-            return self.named(&delivery, Outcome::of(Ending::Undecodable(reason)));
+            // Nobody has said how long it may be.
+            let job = Some(short(&delivery.job));
+            let outcome = Outcome::of(Ending::Undecodable(reason));
+            return Outcome { job, ..self.named(&delivery, outcome) };
         };
         let payload = match job.payload(&delivery.body) {
             Ok(payload) => payload,
@@ -232,7 +235,14 @@ impl Run<'_> {
         })
     }
 
-    async fn settle(&self, journal: Journal, result: Result<Reply, HandlerError>) -> Outcome {
+    async fn settle(&self, mut journal: Journal, result: Result<Reply, HandlerError>) -> Outcome {
+        match journal.make_certain(self.commits, self.until).await {
+            Ok(true) => {}
+            Ok(false) => return Outcome::of(Ending::LostLease),
+            // What was refused is written with the end.
+            Err(error) if error.kind() == ErrorKind::StoreRefused => {}
+            Err(error) => return store_error(&error.to_string()),
+        }
         match result {
             Ok(reply) => self.complete(journal, reply.output).await,
             Err(error) => self.fail(journal.held, error).await,
@@ -244,6 +254,8 @@ impl Run<'_> {
         let now = self.commits.clock().now();
         let write = |output| complete(&held, output, self.policy.retention, now);
         let (first, mut verdict) = write(output);
+        // What is staged lands with a completion or not at all.
+        let staged = if matches!(verdict, Verdict::Completed(_)) { staged } else { Vec::new() };
         let mut settled = self.commits.settle(&first, &staged, self.until).await;
         // Too large for the store, most likely. The effect has happened: complete without.
         if matches!(&settled, Err(error) if error.kind() == ErrorKind::StoreRefused) {
@@ -256,6 +268,14 @@ impl Run<'_> {
             Ok(Settled::LostLease) => Outcome::of(Ending::LostLease),
             Ok(Settled::Refused(index)) => {
                 let error = format!("the condition of staged write {index} did not hold");
+                self.fail(held, HandlerError::terminal(error)).await
+            }
+            // It has not landed, for certain, and would not if it were sent again. Left claimed, the
+            // next attempt would run every effect of this one anew.
+            Err(error) if error.kind() == ErrorKind::StoreRefused => {
+                self.fail(held, HandlerError::retryable(error)).await
+            }
+            Err(error) if error.kind() == ErrorKind::Staged => {
                 self.fail(held, HandlerError::terminal(error)).await
             }
             Err(error) => store_error(&error.to_string()),
@@ -290,7 +310,7 @@ impl Run<'_> {
     }
 }
 
-/// A name fit for an error text.
-fn short(name: &str) -> String {
+/// A name fit for an error text, and for a log.
+pub(crate) fn short(name: &str) -> String {
     name.chars().take(100).collect()
 }

@@ -5,6 +5,7 @@ mod commits;
 mod outcome;
 mod worker;
 
-pub(crate) use commits::Commits;
+pub(crate) use attempt::short;
+pub(crate) use commits::{Commits, Settled};
 pub use outcome::{Cause, Disposition, Ending, Outcome};
 pub use worker::{Deadline, Delivery, Worker, WorkerBuilder};

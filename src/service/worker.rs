@@ -15,8 +15,8 @@ use crate::rules::MessageRules;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::Store;
 
-/// A message that names a job and a key.
-#[derive(Clone, Debug)]
+/// A message that names a job and a key. `Debug` shows neither its payload nor its key.
+#[derive(Clone)]
 pub struct Delivery {
     /// The job's name.
     pub job: String,
@@ -28,6 +28,12 @@ pub struct Delivery {
     pub message_id: Option<String>,
     /// When it was enqueued, if the queue says so.
     pub enqueued_at: Option<Timestamp>,
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery").field("job", &self.job).finish_non_exhaustive()
+    }
 }
 
 /// The time an invocation has. Everything in it ends before `hard`, in this order.

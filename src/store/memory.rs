@@ -15,7 +15,9 @@ pub struct MemoryStore {
     state: Mutex<State>,
 }
 
-type Rows = BTreeMap<(String, Columns), Columns>;
+type RowAt = (String, Columns);
+type Rows = BTreeMap<RowAt, Columns>;
+type Changed = BTreeMap<RowAt, Option<Columns>>;
 
 #[derive(Debug, Default)]
 struct State {
@@ -57,15 +59,20 @@ impl Store for MemoryStore {
         let Some(record) = write.apply(current) else {
             return Ok(Commit::Conflict(current.cloned().map(Box::new)));
         };
-        let mut changed = Vec::new();
+        let mut changed = Changed::new();
         for (index, staged) in staged.iter().enumerate() {
             let StagedWrite::Row(row) = staged else {
                 continue;
             };
-            match apply_row(&state.rows, row) {
-                Some(change) => changed.push(change),
+            // Two writes of one row come one after another.
+            let seen = |at: &RowAt| match changed.get(at) {
+                Some(columns) => columns.as_ref(),
+                None => state.rows.get(at),
+            };
+            match apply_row(seen, row) {
+                Some((at, columns)) => changed.insert(at, columns),
                 None => return Ok(Commit::Refused { index }),
-            }
+            };
         }
         for (key, columns) in changed {
             match columns {
@@ -105,26 +112,27 @@ impl Store for MemoryStore {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         match staged {
-            StagedWrite::Row(_) => Ok(()),
+            StagedWrite::Row(row) => row.check(),
             StagedWrite::Native { form, .. } => Err(Error::new(ErrorKind::Staged, "stage")
                 .with_detail(format!("the memory store takes RowWrite, not {form}"))),
         }
     }
 }
 
-type RowChange = ((String, Columns), Option<Columns>);
-
 /// The row after the write; `None` if its condition does not hold.
-fn apply_row(rows: &Rows, write: &RowWrite) -> Option<RowChange> {
+fn apply_row<'a>(
+    seen: impl Fn(&RowAt) -> Option<&'a Columns>,
+    write: &RowWrite,
+) -> Option<(RowAt, Option<Columns>)> {
     let at = |table: &String, key: &Columns| (table.clone(), key.clone());
     match write {
         RowWrite::PutIfAbsent { table, key, values } => {
             let at = at(table, key);
-            (!rows.contains_key(&at)).then(|| (at, Some(values.clone())))
+            seen(&at).is_none().then(|| (at, Some(values.clone())))
         }
         RowWrite::Add { table, key, add, floor } => {
             let at = at(table, key);
-            let mut columns = rows.get(&at).cloned().unwrap_or_default();
+            let mut columns = seen(&at).cloned().unwrap_or_default();
             for (column, by) in add {
                 let sum = number(&columns, column)?.checked_add(*by)?;
                 columns.insert(column.clone(), RowValue::Integer(sum));
@@ -136,7 +144,7 @@ fn apply_row(rows: &Rows, write: &RowWrite) -> Option<RowChange> {
         }
         RowWrite::DeleteIf { table, key, values } => {
             let at = at(table, key);
-            let row = rows.get(&at)?;
+            let row = seen(&at)?;
             values.iter().all(|(name, value)| row.get(name) == Some(value)).then_some((at, None))
         }
     }
@@ -147,5 +155,44 @@ fn number(columns: &Columns, column: &str) -> Option<i64> {
         None => Some(0),
         Some(RowValue::Integer(number)) => Some(*number),
         Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{
+        ClaimId, IdempotencyKey, Imported, Output, Retention, Timestamp, import,
+    };
+
+    #[tokio::test]
+    async fn two_writes_of_one_row_come_one_after_another() {
+        let key = Columns::from([("sku".to_owned(), RowValue::from("cup"))]);
+        let add = |by| {
+            let (add, floor) = ([("left".to_owned(), by)].into(), [("left".to_owned(), 0)].into());
+            StagedWrite::from(RowWrite::Add {
+                table: "stock".to_owned(),
+                key: key.clone(),
+                add,
+                floor,
+            })
+        };
+        let store = MemoryStore::new();
+        let commit = async |key: &str, staged: &[StagedWrite]| {
+            let done = Imported {
+                namespace: "default".to_owned(),
+                job: "reserve".to_owned(),
+                key: IdempotencyKey::new(key).unwrap(),
+                fingerprint: None,
+                output: Output::Omitted,
+                retention: Retention::Forever,
+            };
+            let write = import(done, ClaimId::new("one"), Timestamp::from_millis(1));
+            store.commit(&write, staged).await.unwrap()
+        };
+        assert_eq!(commit("a", &[add(2), add(1)]).await, Commit::Applied);
+        let left = store.row("stock", &key).unwrap();
+        assert_eq!(left, Columns::from([("left".to_owned(), RowValue::from(3))]));
+        assert_eq!(commit("b", &[add(-2), add(-2)]).await, Commit::Refused { index: 1 });
     }
 }

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::error::{Error, ErrorKind};
+
 /// A value in a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowValue {
@@ -75,6 +77,26 @@ pub enum RowWrite {
         /// What it must show.
         values: Columns,
     },
+}
+
+impl RowWrite {
+    /// Refuses what no store can do, when it is staged and not when the job is done.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let refuse = |detail| Err(Error::new(ErrorKind::Staged, "stage").with_detail(detail));
+        match self {
+            Self::PutIfAbsent { table, key, .. }
+            | Self::Add { table, key, .. }
+            | Self::DeleteIf { table, key, .. }
+                if key.is_empty() =>
+            {
+                refuse(format!("a row of {table} without a key: name at least one column"))
+            }
+            Self::Add { table, add, .. } if add.is_empty() => {
+                refuse(format!("nothing to add to the row of {table}"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A write that commits together with the completion, or not at all.

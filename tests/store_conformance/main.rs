@@ -44,6 +44,7 @@ macro_rules! conforms {
             rows_are_deleted_only_as_they_were_seen,
             parked_records_are_scanned_oldest_first_in_pages,
             a_foreign_staged_form_is_refused_by_name,
+            a_row_that_no_store_could_write_is_refused_when_it_is_staged,
         ]);
     };
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use onlyonce::error::ErrorKind;
 use onlyonce::protocol::{
     Change, Claim, Conflict, EpochSeconds, Failure, Field, Held, Output, Record, Retention,
     RetryPolicy, Rev, Status, claim, complete, fail, resolve_conflict,
@@ -307,4 +308,20 @@ pub async fn a_foreign_staged_form_is_refused_by_name(store: Shared) {
     let (write, _) = complete(&held, Output::Omitted, Retention::Forever, NOW);
     assert!(store.commit(&write, &[foreign]).await.is_err());
     assert_eq!(loaded(&store, &held).await.status, Status::Claimed);
+}
+
+pub async fn a_row_that_no_store_could_write_is_refused_when_it_is_staged(store: Shared) {
+    let table = || "stock".to_owned();
+    let nowhere =
+        RowWrite::PutIfAbsent { table: table(), key: Columns::new(), values: Columns::new() };
+    let nothing = RowWrite::Add {
+        table: table(),
+        key: Shop::new().key("a"),
+        add: BTreeMap::new(),
+        floor: BTreeMap::new(),
+    };
+    for row in [nowhere, nothing] {
+        let error = store.accepts(&row.into()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Staged, "{error}");
+    }
 }

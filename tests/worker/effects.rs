@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use onlyonce::context::Context;
 use onlyonce::error::HandlerError;
 use onlyonce::handler::{Job, Router};
-use onlyonce::protocol::{EffectState, RetryPolicy, Status};
+use onlyonce::protocol::{Claim, EffectState, RetryPolicy, Status, claim};
 use onlyonce::service::Ending;
+use onlyonce::store::Store;
+use onlyonce::test_util::Fault;
 use serde_json::Value;
 
-use crate::kit::{Kit, SECOND, delivery};
+use crate::kit::{Kit, SECOND, claim_of, delivery};
 
 /// Names of the effects that ran, with the keys they ran under.
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
@@ -156,4 +158,107 @@ async fn a_context_outlives_its_attempt_without_power() {
     let cx = escaped.lock().unwrap().take().unwrap();
     let late = cx.effect("late").at_least_once(async || Ok::<_, HandlerError>(1)).await;
     assert!(late.unwrap_err().message().contains("the attempt is over"));
+}
+
+/// A job that gives its second effect a second, and completes without it.
+fn hasty(seen: &Seen) -> Job {
+    let seen = seen.clone();
+    Job::new("hasty", move |_: Value, cx: Context| {
+        let seen = seen.clone();
+        async move {
+            let saw = |name: &str| {
+                seen.lock().unwrap().push((name.to_owned(), String::new()));
+                Ok::<_, HandlerError>(())
+            };
+            cx.effect("charge").at_least_once(async || saw("charge")).await?;
+            let mail = cx.effect("mail").at_least_once(async || saw("mail"));
+            // The mail is not worth waiting for, says this handler.
+            let _ = tokio::time::timeout(SECOND, mail).await;
+            Ok::<_, HandlerError>(())
+        }
+    })
+}
+
+fn names(seen: &Seen) -> Vec<String> {
+    seen.lock().unwrap().iter().map(|(name, _)| name.clone()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_does_not_begin_once_the_claim_is_known_to_be_lost() {
+    let seen = Seen::default();
+    let robbed = seen.clone();
+    let store: Arc<Mutex<Option<Arc<dyn Store>>>> = Arc::default();
+    let kit = with(Job::new("robbed", {
+        let store = store.clone();
+        move |_: Value, cx: Context| {
+            let (seen, store) = (robbed.clone(), store.lock().unwrap().clone().unwrap());
+            async move {
+                let saw = |name: &str| seen.lock().unwrap().push((name.to_owned(), String::new()));
+                cx.effect("charge")
+                    .at_least_once(async || {
+                        saw("charge");
+                        // Meanwhile another worker, whose clock is ahead, takes over.
+                        let (record, later) = (store.load(cx.id()).await, cx.now() + SECOND * 600);
+                        let request = claim_of("robbed", "k", later);
+                        let Claim::Take { write, .. } = claim(record.unwrap(), &request, later)
+                        else {
+                            panic!("the lease is over, by that clock")
+                        };
+                        store.commit(&write, &[]).await.unwrap();
+                        Ok::<_, HandlerError>(())
+                    })
+                    .await?;
+                let mail = async || {
+                    saw("mail");
+                    Ok::<_, HandlerError>(())
+                };
+                cx.effect("mail").at_least_once(mail).await
+            }
+        }
+    }));
+    *store.lock().unwrap() = Some(kit.store.clone());
+    let outcome = kit.handle(delivery("robbed", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::LostLease), "{outcome:?}");
+    assert_eq!(names(&seen), ["charge"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_effect_called_off_while_results_are_written_does_not_cost_the_claim() {
+    // The first effect's result lands or not, and the handler does not wait for the answer.
+    for fault in [Fault::HangAfter, Fault::Hang] {
+        let seen = Seen::default();
+        let kit = Kit::with([Fault::None, fault], |router, _| router.with(hasty(&seen)));
+        let outcome = kit.handle(delivery("hasty", "k", "{}")).await;
+        assert!(matches!(outcome.ending, Ending::Completed(_)), "{outcome:?}");
+        assert_eq!(names(&seen), ["charge"]);
+        let record = kit.record("hasty", "k").await.unwrap();
+        assert_eq!(record.effects["charge"].state, EffectState::Done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_the_store_refuses_to_keep_is_kept_with_the_end() {
+    let seen = Seen::default();
+    let kit = Kit::with([Fault::None, Fault::Refuse], |router, _| router.with(hasty(&seen)));
+    let outcome = kit.handle(delivery("hasty", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Completed(_)), "{outcome:?}");
+    assert_eq!(kit.record("hasty", "k").await.unwrap().effects.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_whose_serializer_panics_does_not_fail_an_effect_that_has_happened() {
+    let kit = with(Job::new("odd", |_: Value, cx: Context| async move {
+        cx.effect("odd").at_least_once(async || Ok::<_, HandlerError>(Odd)).await.map(drop)
+    }));
+    let outcome = kit.handle(delivery("odd", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Completed(_)), "{outcome:?}");
+}
+
+#[derive(serde::Deserialize)]
+struct Odd;
+
+impl serde::Serialize for Odd {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("in the serializer")
+    }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use onlyonce::context::Context;
 use onlyonce::error::HandlerError;
 use onlyonce::handler::{Job, Router};
-use onlyonce::protocol::{Output, Quarantine, RetryPolicy, Status};
+use onlyonce::protocol::{
+    Change, Claim, EffectRecord, EffectState, Output, Quarantine, RetryPolicy, Status, claim,
+};
 use onlyonce::service::{Ending, Worker};
-use onlyonce::store::{Columns, MemoryStore, RowValue, RowWrite};
+use onlyonce::store::{Columns, MemoryStore, RowValue, RowWrite, Store};
 use onlyonce::test_util::Fault;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -285,4 +287,69 @@ async fn staged_rows_commit_with_the_completion_and_only_then() {
     assert!(store.row("orders", &row("fails")).is_none());
     // Its condition does not hold: the row is there already.
     assert!(matches!(run("3", "cup").await.ending, Ending::Failed(_)));
+}
+
+/// Stages one row, after an effect.
+fn stages() -> Job {
+    Job::new("reserve", |_: Value, cx: Context| async move {
+        cx.effect("mail").at_least_once(async || Ok::<_, HandlerError>(1)).await?;
+        cx.stage(order()).await
+    })
+    .retry(RetryPolicy::fixed(SECOND * 10, 2))
+}
+
+fn order() -> RowWrite {
+    RowWrite::PutIfAbsent { table: "orders".to_owned(), key: order_key(), values: Columns::new() }
+}
+
+fn order_key() -> Columns {
+    Columns::from([("id".to_owned(), RowValue::from("7"))])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completion_that_is_refused_for_good_is_a_failure_that_keeps_what_was_done() {
+    // With and without its output: what is staged is the fault.
+    let refused = [Fault::None, Fault::Refuse, Fault::Refuse, Fault::None];
+    // The second claim sees the record first.
+    let script = [refused.as_slice(), &[Fault::None], &refused].concat();
+    let kit = Kit::with(script, |router, _| router.with(stages()));
+    let outcome = kit.handle(delivery("reserve", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Released(_)), "{outcome:?}");
+    assert_eq!(kit.record("reserve", "k").await.unwrap().effects.len(), 1);
+    kit.wait(SECOND * 10).await;
+    let outcome = kit.handle(delivery("reserve", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Failed(_)), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_staged_does_not_land_with_an_unknown_outcome() {
+    let store = std::sync::Arc::new(MemoryStore::new());
+    let clock = std::sync::Arc::new(onlyonce::test_util::VirtualClock::new(START));
+    let jobs = Router::new().with(stages());
+    let worker = Worker::builder_shared(store.clone()).clock(clock).build(jobs).unwrap();
+    // An earlier attempt left an intent behind that this handler does not visit.
+    let request = crate::kit::claim_of("reserve", "k", START);
+    let Claim::Take { mut write, .. } = claim(None, &request, START) else { panic!("taken") };
+    let Change::Create(record) = &mut write.change else { panic!("not a creation") };
+    record.lease_until = START;
+    let intent =
+        EffectRecord { state: EffectState::Intent, generation: 0, first_sent: START, result: None };
+    record.effects.insert("charge".to_owned(), intent);
+    store.commit(&write, &[]).await.unwrap();
+
+    worker.clock().sleep_until(START + SECOND * 9).await;
+    let deadline = onlyonce::service::Deadline::new(worker.clock().now(), START + SECOND * 60);
+    let outcome = worker.handle(delivery("reserve", "k", "{}"), deadline).await;
+    assert!(matches!(outcome.ending, Ending::Unknown(_)), "{outcome:?}");
+    assert_eq!(store.row("orders", &order_key()), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_jobs_name_is_cut_short_wherever_it_is_shown() {
+    let kit = Kit::new([]);
+    let name = "é".repeat(100_000);
+    assert_eq!(kit.batch(&[message("m", &name, "k", "{}")], SECOND * 60).await, [""; 0]);
+    let (_, mark) = kit.queue.quarantined.lock().unwrap()[0].clone();
+    assert_eq!(mark.job, Some("é".repeat(100)));
+    assert!(mark.error.len() <= 1024 && mark.error.contains("no job is named"), "{}", mark.error);
 }

@@ -11,7 +11,9 @@ use onlyonce::front::{
     ATTRIBUTE_JOB, ATTRIBUTE_KEY, Attribute, Delay, Mark, Message, Placed, Queue, run_batch,
 };
 use onlyonce::handler::{Job, Router};
-use onlyonce::protocol::{IdempotencyKey, Record, RecordId, RetryPolicy, Timestamp};
+use onlyonce::protocol::{
+    ClaimId, ClaimRequest, IdempotencyKey, Record, RecordId, Retention, RetryPolicy, Timestamp,
+};
 use onlyonce::runtime::Clock;
 use onlyonce::service::{Deadline, Delivery, Outcome, Worker};
 use onlyonce::store::{MemoryStore, Store};
@@ -165,6 +167,24 @@ pub fn delivery(job: &str, key: &str, body: &str) -> Delivery {
         body: body.to_owned(),
         message_id: Some(format!("m-{key}")),
         enqueued_at: Some(START),
+    }
+}
+
+/// What a first attempt at `key` asks for at `now`, with ten seconds' time.
+pub fn claim_of(job: &str, key: &str, now: Timestamp) -> ClaimRequest {
+    ClaimRequest {
+        id: id(job, key),
+        namespace: "default".to_owned(),
+        job: job.to_owned(),
+        key: IdempotencyKey::new(key).unwrap(),
+        fingerprint: None,
+        claim_id: ClaimId::new("another worker"),
+        lease_until: now + SECOND * 10,
+        skew: SECOND * 5,
+        retry: RetryPolicy::default(),
+        retention: Retention::default(),
+        enqueued_at: Some(now),
+        message_id: None,
     }
 }
 

@@ -124,3 +124,9 @@ async fn a_default_job_that_is_not_there_is_refused_at_the_start() {
     let error = Worker::builder(MemoryStore::new()).build(router).unwrap_err().to_string();
     assert!(error.contains("\"nobody\""), "{error}");
 }
+
+#[test]
+fn a_delivery_is_shown_without_its_payload_and_key() {
+    let shown = format!("{:?}", delivery("echo", "user:42", "{\"card\":4242}"));
+    assert!(shown.contains("echo") && !shown.contains("42"), "{shown}");
+}

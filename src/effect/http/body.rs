@@ -35,9 +35,9 @@ impl BodyForm {
             Self::Raw => Ok(payload.text().to_owned()),
             Self::Form => match payload.value() {
                 Some(object @ Value::Object(_)) => {
-                    let mut pairs = Serializer::new(String::new());
-                    flatten("", object, &mut pairs);
-                    Ok(pairs.finish())
+                    let mut form = Form { pairs: Serializer::new(String::new()), left: MAX_FORM };
+                    form.flatten("", object)?;
+                    Ok(form.pairs.finish())
                 }
                 _ => Err("a form body needs a JSON object as the payload".to_owned()),
             },
@@ -45,27 +45,51 @@ impl BodyForm {
     }
 }
 
-fn flatten(name: &str, value: &Value, pairs: &mut Serializer<'_, String>) {
-    let inner = |part: &str| match name {
-        "" => part.to_owned(),
-        _ => format!("{name}[{part}]"),
-    };
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.iter().collect();
-            fields.sort_unstable_by_key(|(name, _)| name.as_bytes());
-            for (part, field) in fields {
-                flatten(&inner(part), field, pairs);
+/// The names and values of a form, before they are encoded. A name stands before each of its
+/// items: a payload of 1 MiB could come to hundreds of GiB.
+const MAX_FORM: usize = 8 * 1024 * 1024;
+
+struct Form {
+    pairs: Serializer<'static, String>,
+    left: usize,
+}
+
+impl Form {
+    fn flatten(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        match value {
+            Value::Object(fields) => {
+                let mut fields: Vec<_> = fields.iter().collect();
+                fields.sort_unstable_by_key(|(name, _)| name.as_bytes());
+                for (part, field) in fields {
+                    self.inner(name, part, field)?;
+                }
+            }
+            Value::Array(items) => {
+                for (n, item) in items.iter().enumerate() {
+                    self.inner(name, &n.to_string(), item)?;
+                }
+            }
+            scalar => {
+                let text = scalar_text(scalar).unwrap_or_default();
+                self.spend(text.len())?;
+                self.pairs.append_pair(name, &text);
             }
         }
-        Value::Array(items) => {
-            for (n, item) in items.iter().enumerate() {
-                flatten(&inner(&n.to_string()), item, pairs);
-            }
+        Ok(())
+    }
+
+    fn inner(&mut self, name: &str, part: &str, value: &Value) -> Result<(), String> {
+        self.spend(name.len() + part.len() + 2)?;
+        match name {
+            "" => self.flatten(part, value),
+            _ => self.flatten(&format!("{name}[{part}]"), value),
         }
-        scalar => {
-            pairs.append_pair(name, &scalar_text(scalar).unwrap_or_default());
-        }
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), String> {
+        let left = self.left.checked_sub(bytes);
+        self.left = left.ok_or("as a form the payload would be over 8 MiB; send it as json")?;
+        Ok(())
     }
 }
 
@@ -137,9 +161,13 @@ impl UrlTemplate {
     /// The URL for this payload; each field percent-encoded.
     pub(super) fn fill(&self, payload: &Payload) -> Result<Url, String> {
         let mut text = String::new();
+        let mut is_path = true;
         for part in &self.parts {
             match part {
-                Part::Text(part) => text.push_str(part),
+                Part::Text(part) => {
+                    is_path &= !part.contains(['?', '#']);
+                    text.push_str(part);
+                }
                 Part::Field(name) => {
                     let value = payload.value().and_then(|value| value.get(name));
                     let value = value.and_then(scalar_text).ok_or_else(|| {
@@ -149,6 +177,12 @@ impl UrlTemplate {
                     if value == "." || value == ".." {
                         return Err(format!(
                             "the payload's field {name:?} cannot be a path's dots"
+                        ));
+                    }
+                    // `/users/` is all of them, and not one that has no name.
+                    if is_path && value.is_empty() {
+                        return Err(format!(
+                            "the payload's field {name:?} is empty, and the url's path needs it"
                         ));
                     }
                     text.extend(utf8_percent_encode(&value, ENCODED));
@@ -176,6 +210,20 @@ mod tests {
     }
 
     #[test]
+    fn a_small_payload_cannot_make_a_form_without_end() {
+        let name = "a".repeat(2000);
+        let items = vec!["1"; 20_000].join(",");
+        let long_names = format!("{{\"{name}\":[{items}]}}");
+        let written = BodyForm::Form.write(&payload(&long_names));
+        assert!(written.is_err_and(|why| why.contains("8 MiB")));
+        // Nor can one that takes as long and comes to nothing.
+        let nothing = format!("{{\"{name}\":[{}]}}", vec!["[]"; 20_000].join(","));
+        assert!(BodyForm::Form.write(&payload(&nothing)).is_err());
+        let many_items = format!("{{\"items\":[{items}]}}");
+        assert!(BodyForm::Form.write(&payload(&many_items)).is_ok());
+    }
+
+    #[test]
     fn two_ways_of_writing_one_payload_give_the_same_bytes() {
         let write = |body| BodyForm::Json.write(&payload(body)).unwrap();
         assert_eq!(write(r#"{"b":1, "a":2}"#), write(r#"{"a":2,"b":1}"#));
@@ -187,6 +235,10 @@ mod tests {
         let filled = url.fill(&payload(r#"{"id":"a/../b?x=1#y","n":5}"#)).unwrap();
         assert_eq!(filled.as_str(), "https://api.example.com/u/a%2F..%2Fb%3Fx%3D1%23y?n=5");
         assert!(url.fill(&payload(r#"{"id":"..","n":5}"#)).is_err());
+        // Nothing in a path is another path, as the whole list is not one of its entries.
+        assert!(url.fill(&payload(r#"{"id":"","n":5}"#)).is_err());
+        let filled = url.fill(&payload(r#"{"id":"a","n":""}"#)).unwrap();
+        assert_eq!(filled.as_str(), "https://api.example.com/u/a?n=");
         assert!(url.fill(&payload(r#"{"n":5}"#)).is_err());
         assert!(url.fill(&payload(r#"{"id":{},"n":5}"#)).is_err());
     }

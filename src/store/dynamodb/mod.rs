@@ -47,7 +47,7 @@ impl DynamoStore {
     async fn commit_alone(&self, write: &ConditionalWrite) -> Result<Commit, Error> {
         let old = ReturnValuesOnConditionCheckFailure::AllOld;
         let condition = item::condition(&write.expect);
-        let conflict = match &write.change {
+        let found = match &write.change {
             Change::Create(record) => {
                 let sent = self
                     .client
@@ -93,7 +93,7 @@ impl DynamoStore {
                 }
             }
         };
-        self.conflict(&write.id, conflict)
+        conflict(&write.id, found)
     }
 
     /// The record and everything staged in one transaction, the record first.
@@ -117,29 +117,7 @@ impl DynamoStore {
             },
             Err(error) => return Err(no_answer("transact", &write.id, error)),
         };
-        self.cancelled(&write.id, reasons)
-    }
-
-    /// Tells a cancelled transaction's causes apart. Reasons come in the order of the items.
-    fn cancelled(&self, id: &RecordId, reasons: Vec<CancellationReason>) -> Result<Commit, Error> {
-        let failed =
-            |reason: &CancellationReason| reason.code.as_deref() == Some("ConditionalCheckFailed");
-        let mut reasons = reasons.into_iter();
-        // My own record first: a duplicate's staged writes fail as well, and mean nothing then.
-        match reasons.next() {
-            Some(own) if failed(&own) => return self.conflict(id, own.item),
-            _ => {}
-        }
-        let reasons: Vec<_> = reasons.collect();
-        if let Some(index) = reasons.iter().position(failed) {
-            return Ok(Commit::Refused { index });
-        }
-        let codes: Vec<_> = reasons.iter().filter_map(|reason| reason.code.as_deref()).collect();
-        let is_for_good = codes.contains(&"ValidationError");
-        let kind = if is_for_good { ErrorKind::StoreRefused } else { ErrorKind::StoreUnavailable };
-        Err(Error::new(kind, "transact")
-            .with_id(id)
-            .with_detail(format!("the transaction was cancelled: {}", codes.join(", "))))
+        cancelled(&write.id, reasons)
     }
 
     fn record_item(&self, write: &ConditionalWrite) -> Result<TransactWriteItem, Error> {
@@ -172,13 +150,6 @@ impl DynamoStore {
         built.map_err(|error| {
             Error::new(ErrorKind::StoreRefused, "transact").with_id(&write.id).with_source(error)
         })
-    }
-
-    fn conflict(&self, id: &RecordId, found: Option<Attributes>) -> Result<Commit, Error> {
-        // Some emulators answer an empty item where there is none.
-        let found = found.filter(|attributes| !attributes.is_empty());
-        let record = found.map(|attributes| item::decode(id, &attributes)).transpose()?;
-        Ok(Commit::Conflict(record.map(Box::new)))
     }
 }
 
@@ -244,8 +215,46 @@ impl Store for DynamoStore {
     }
 }
 
+fn conflict(id: &RecordId, found: Option<Attributes>) -> Result<Commit, Error> {
+    // Some emulators answer an empty item where there is none.
+    let found = found.filter(|attributes| !attributes.is_empty());
+    let record = found.map(|attributes| item::decode(id, &attributes)).transpose()?;
+    Ok(Commit::Conflict(record.map(Box::new)))
+}
+
+/// What a cancelled transaction says of an item that it has nothing against.
+const NOTHING: &str = "None";
+const CONDITION: &str = "ConditionalCheckFailed";
+/// Reasons that stay.
+const FOR_GOOD: [&str; 2] = ["ValidationError", "ItemCollectionSizeLimitExceeded"];
+
+/// Tells a cancelled transaction's causes apart. Reasons come in the order of the items, my own
+/// record's first: a duplicate's staged writes fail as well, and mean nothing then.
+fn cancelled(id: &RecordId, mut reasons: Vec<CancellationReason>) -> Result<Commit, Error> {
+    let codes: Vec<_> = reasons
+        .iter()
+        .map(|reason| reason.code.clone().unwrap_or_else(|| NOTHING.to_owned()))
+        .collect();
+    match codes.split_first() {
+        Some((own, _)) if own == CONDITION => conflict(id, reasons.swap_remove(0).item),
+        Some((own, staged)) if own == NOTHING && staged.iter().any(|code| code == CONDITION) => {
+            let index = staged.iter().position(|code| code == CONDITION).unwrap_or_default();
+            Ok(Commit::Refused { index })
+        }
+        // With my own record in other hands just now, what is staged says nothing yet.
+        _ => {
+            let is_for_good = codes.iter().any(|code| FOR_GOOD.contains(&code.as_str()));
+            let kind =
+                if is_for_good { ErrorKind::StoreRefused } else { ErrorKind::StoreUnavailable };
+            Err(Error::new(kind, "transact")
+                .with_id(id)
+                .with_detail(format!("the transaction was cancelled: {}", codes.join(", "))))
+        }
+    }
+}
+
 /// Codes that say "later", whichever operation answers them.
-const LATER: [&str; 8] = [
+const LATER: [&str; 9] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
     "RequestLimitExceeded",
@@ -254,6 +263,7 @@ const LATER: [&str; 8] = [
     "TransactionConflictException",
     "TransactionInProgressException",
     "LimitExceededException",
+    "ReplicatedWriteConflictException",
 ];
 
 fn kind(error: &impl ProvideErrorMetadata) -> ErrorKind {
@@ -293,5 +303,38 @@ where
 impl fmt::Debug for DynamoStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "DynamoStore({})", self.table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::IdempotencyKey;
+
+    fn cancelled_with(codes: &[&str]) -> Result<Commit, ErrorKind> {
+        let id = RecordId::new("default", "job", &IdempotencyKey::new("k").unwrap());
+        let reason = |code: &&str| CancellationReason::builder().code(*code).build();
+        cancelled(&id, codes.iter().map(reason).collect()).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_cancelled_transaction_is_told_by_all_its_reasons() {
+        let (failed, nothing) = ("ConditionalCheckFailed", "None");
+        for (codes, told) in [
+            (vec![failed, failed], Ok(Commit::Conflict(None))),
+            (vec![nothing, nothing, failed], Ok(Commit::Refused { index: 1 })),
+            (vec![nothing, "TransactionConflict", failed], Ok(Commit::Refused { index: 1 })),
+            // Whether my record's condition holds is not known.
+            (vec!["TransactionConflict", failed], Err(ErrorKind::StoreUnavailable)),
+            (vec!["ThrottlingError", failed], Err(ErrorKind::StoreUnavailable)),
+            (vec![nothing, "ProvisionedThroughputExceeded"], Err(ErrorKind::StoreUnavailable)),
+            (vec![], Err(ErrorKind::StoreUnavailable)),
+            // The record itself is too large, say.
+            (vec!["ValidationError", nothing], Err(ErrorKind::StoreRefused)),
+            (vec![nothing, "ValidationError"], Err(ErrorKind::StoreRefused)),
+            (vec![nothing, "ItemCollectionSizeLimitExceeded"], Err(ErrorKind::StoreRefused)),
+        ] {
+            assert_eq!(cancelled_with(&codes), told, "{codes:?}");
+        }
     }
 }

@@ -30,6 +30,7 @@ pub(super) fn item(staged: &StagedWrite) -> Result<TransactWriteItem, Error> {
 }
 
 fn row_item(row: &RowWrite) -> Result<TransactWriteItem, Error> {
+    row.check()?;
     let item = TransactWriteItem::builder();
     let built = match row {
         RowWrite::PutIfAbsent { table, key, values } => {

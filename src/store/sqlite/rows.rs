@@ -101,18 +101,10 @@ impl Draft {
 }
 
 fn row_sql(row: &RowWrite) -> Result<Vec<(String, Vec<SqlValue>)>, Error> {
-    let (RowWrite::PutIfAbsent { table, key, .. }
-    | RowWrite::Add { table, key, .. }
-    | RowWrite::DeleteIf { table, key, .. }) = row;
-    if key.is_empty() {
-        return Err(refuse(format!("a row of {table} without a key: name at least one column")));
-    }
+    row.check()?;
     Ok(match row {
-        RowWrite::PutIfAbsent { values, .. } => vec![insert_if_absent(table, key, values)],
-        RowWrite::Add { add, .. } if add.is_empty() => {
-            return Err(refuse(format!("nothing to add to the row of {table}")));
-        }
-        RowWrite::Add { add, floor, .. } => {
+        RowWrite::PutIfAbsent { table, key, values } => vec![insert_if_absent(table, key, values)],
+        RowWrite::Add { table, key, add, floor } => {
             let mut steps = vec![update_sums(table, key, add, floor)];
             // If there is no row, every column counts as 0.
             let sum = |column: &String| add.get(column).copied().unwrap_or(0);
@@ -123,7 +115,7 @@ fn row_sql(row: &RowWrite) -> Result<Vec<(String, Vec<SqlValue>)>, Error> {
             }
             steps
         }
-        RowWrite::DeleteIf { values, .. } => {
+        RowWrite::DeleteIf { table, key, values } => {
             let mut draft = Draft::default();
             let shown = [draft.all_equal(key), draft.all_equal(values)].concat().join(" AND ");
             vec![draft.done(format!("DELETE FROM {} WHERE {shown}", quote(table)))]
