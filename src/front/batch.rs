@@ -44,16 +44,11 @@ pub async fn run(
         (0..messages.len()).map(|at| (at, None)).collect();
     // Every lane keeps to the deadline by itself; should one not, the answer is given without it.
     while let Some(Some(ended)) = before(worker.clock(), deadline.told, lanes.next()).await {
-        for (at, disposition) in ended {
-            match disposition {
-                Disposition::Ack => {
-                    retries.remove(&at);
-                }
-                Disposition::Retry(when) => {
-                    retries.insert(at, when);
-                }
-                Disposition::Quarantine { .. } => {}
-            }
+        for (at, answer) in ended {
+            match answer {
+                Answer::Ack => retries.remove(&at),
+                Answer::Retry(when) => retries.insert(at, when),
+            };
         }
     }
     drop(lanes);
@@ -83,6 +78,15 @@ fn lanes(messages: &[Message]) -> Vec<Vec<usize>> {
     lanes
 }
 
+/// What a message's queue is told in the end.
+#[derive(Clone, Copy)]
+pub(super) enum Answer {
+    /// It is done, or in quarantine.
+    Ack,
+    /// It must come again: at this time, or whenever its visibility timeout ends.
+    Retry(Option<Timestamp>),
+}
+
 struct Batch<'a> {
     worker: &'a Worker,
     queue: &'a dyn Queue,
@@ -94,40 +98,45 @@ struct Batch<'a> {
 impl Batch<'_> {
     /// Runs messages in order, up to the first that must come again: what follows it in its group
     /// must not overtake it, and becomes visible with it.
-    async fn lane(&self, messages: &[Message], lane: Vec<usize>) -> Vec<(usize, Disposition)> {
+    async fn lane(&self, messages: &[Message], lane: Vec<usize>) -> Vec<(usize, Answer)> {
         let mut ended = Vec::with_capacity(lane.len());
         let mut stopped: Option<Option<Timestamp>> = None;
         for at in lane {
             let Some(message) = messages.get(at) else {
                 continue;
             };
-            let disposition = match stopped {
-                Some(when) => Disposition::Retry(when),
+            let answer = match stopped {
+                Some(when) => Answer::Retry(when),
                 None => self.message(message).await,
             };
-            if let Disposition::Retry(when) = disposition {
+            if let Answer::Retry(when) = answer {
                 stopped = Some(when);
             }
-            ended.push((at, disposition));
+            ended.push((at, answer));
         }
         ended
     }
 
-    async fn message(&self, message: &Message) -> Disposition {
-        let begun = self.worker.clock().now();
+    async fn message(&self, message: &Message) -> Answer {
+        let clock = self.worker.clock();
+        let begun = clock.now();
         let outcome = self.run(message).await;
-        let disposition = match outcome.disposition(self.worker.clock().now()) {
+        let (answer, quarantined) = match outcome.disposition(clock.now()) {
+            Disposition::Ack => (Answer::Ack, None),
+            Disposition::Retry(when) => (Answer::Retry(when), None),
             Disposition::Quarantine { cause, mark } => {
-                let placed = self.quarantine(message, &outcome, cause).await;
-                if let (true, Some(parked)) = (placed, mark) {
-                    self.mark(message, &parked).await;
+                if self.quarantine(message, &outcome, cause).await {
+                    if let Some(parked) = mark {
+                        self.mark(message, &parked).await;
+                    }
+                    (Answer::Ack, Some(cause))
+                } else {
+                    (Answer::Retry(None), None)
                 }
-                if placed { Disposition::Ack } else { Disposition::Retry(None) }
             }
-            decided => decided,
         };
-        log::ended(message, &outcome, &disposition, begun, self.worker.clock().now());
-        disposition
+        log::ended(message, &outcome, quarantined, answer, begun, clock.now());
+        answer
     }
 
     async fn run(&self, message: &Message) -> Outcome {
@@ -164,34 +173,18 @@ impl Batch<'_> {
     async fn quarantine(&self, message: &Message, outcome: &Outcome, cause: Cause) -> bool {
         let clock = self.worker.clock();
         let mark = Mark::new(outcome, cause, clock.now());
-        let key_digest = outcome.id.as_ref().map(|id| id.as_str());
-        let about = (message.id.as_str(), key_digest, mark.cause.as_str());
-        match before(clock, self.deadline.told, self.queue.quarantine(message, &mark)).await {
-            Some(Ok(Placed::Sent)) => true,
+        let placed = self.queue.quarantine(message, &mark);
+        let not_sent = match before(clock, self.deadline.told, placed).await {
+            Some(Ok(Placed::Sent)) => return true,
             Some(Ok(Placed::Left(why))) => {
-                warn!(
-                    message_id = about.0,
-                    key_digest = about.1,
-                    cause = about.2,
-                    why,
-                    "left to the queue's redrive policy"
-                );
-                false
+                warn!(message_id = message.id, %cause, why, "left to the queue's redrive policy");
+                return false;
             }
-            Some(Err(error)) => {
-                error!(message_id = about.0, key_digest = about.1, cause = about.2, %error, "not quarantined; it will come again");
-                false
-            }
-            None => {
-                error!(
-                    message_id = about.0,
-                    key_digest = about.1,
-                    cause = about.2,
-                    "not quarantined in time; it will come again"
-                );
-                false
-            }
-        }
+            Some(Err(error)) => error.to_string(),
+            None => "no answer in time".to_owned(),
+        };
+        error!(message_id = message.id, %cause, error = not_sent, "not quarantined; it comes again");
+        false
     }
 
     /// A crash before this leaves the record `pending`: a second copy in quarantine, never none.

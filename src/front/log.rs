@@ -2,23 +2,30 @@
 
 use tracing::info;
 
+use super::batch::Answer;
 use super::message::Message;
 use crate::protocol::Timestamp;
-use crate::service::{Disposition, Outcome};
+use crate::service::{Cause, Ending, Outcome};
 
-/// Says how a message ended. `error` texts come from handlers and may quote a payload: they are in
-/// the record, and in the log at `debug` only.
+/// Says how a message ended. A handler's own error text may quote a payload: it is in the record,
+/// and in the log at `debug` only.
 pub(super) fn ended(
     message: &Message,
     outcome: &Outcome,
-    disposition: &Disposition,
+    quarantined: Option<Cause>,
+    answer: Answer,
     begun: Timestamp,
     now: Timestamp,
 ) {
-    let (answer, retry_at) = match disposition {
-        Disposition::Ack => ("ack", None),
-        Disposition::Retry(at) => ("retry", at.map(Timestamp::millis)),
-        Disposition::Quarantine { .. } => ("left-to-redrive", None),
+    let (answer, retry_at) = match answer {
+        Answer::Ack => ("ack", None),
+        Answer::Retry(at) => ("retry", at.map(Timestamp::millis)),
+    };
+    // Ours to tell: these texts quote nothing.
+    let reason = match &outcome.ending {
+        Ending::Undecodable(why) => Some(why),
+        Ending::StoreError => outcome.error.as_ref(),
+        _ => None,
     };
     info!(
         message_id = message.id,
@@ -27,6 +34,8 @@ pub(super) fn ended(
         token = outcome.token,
         attempt = outcome.attempt,
         outcome = outcome.name(),
+        reason,
+        quarantined = quarantined.map(tracing::field::display),
         answer,
         retry_at,
         queued_ms = message.sent_at.map(|sent| millis(begun, sent)),

@@ -8,6 +8,7 @@ import tomllib
 import uuid
 
 import pytest
+import yaml
 from conftest import HOST, ROOT
 from harness.deployment import TABLE, Deployment, until
 
@@ -91,13 +92,35 @@ def test_the_policy_file_says_what_the_template_says():
         statement["Sid"]: actions(statement["Action"])
         for statement in json.loads((ROOT / "infra/iam/worker.json").read_text())["Statement"]
     }
-    template = (ROOT / "template.yaml").read_text()
+    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Intrinsics)
     by_template = {
-        sid: set(re.findall(r"\b(?:dynamodb|sqs|logs):\w+", block.split("Resource:")[0]))
-        for sid, block in re.findall(r"- Sid: (\w+)\n((?: {16}.*\n)+)", template)
+        statement["Sid"]: actions(statement["Action"])
+        for statement in statements(template["Resources"]["WorkerRole"])
     }
     assert by_template == by_file
     assert not any("*" in action for granted in by_file.values() for action in granted)
+
+
+class Intrinsics(yaml.SafeLoader):
+    """Reads `!If [..]` and its like as their plain arguments."""
+
+
+def argument(loader, _, node):
+    if isinstance(node, yaml.ScalarNode):
+        return loader.construct_scalar(node)
+    if isinstance(node, yaml.SequenceNode):
+        return loader.construct_sequence(node, deep=True)
+    return loader.construct_mapping(node, deep=True)
+
+
+Intrinsics.add_multi_constructor("!", argument)
+
+
+def statements(node):
+    """The policy statements below a node, conditional ones included."""
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
+    own = [node] if isinstance(node, dict) and "Sid" in node else []
+    return own + [found for child in inner for found in statements(child)]
 
 
 def actions(value):
