@@ -166,6 +166,13 @@ mod tests {
     }
 
     #[test]
+    fn a_number_is_written_as_it_was_read() {
+        for number in ["93238795304377.97", "19.990000000000002", "0.1234567890123456", "1e-7"] {
+            assert_eq!(Payload::json(number).unwrap().canonical(), number);
+        }
+    }
+
+    #[test]
     fn what_differs_differs() {
         assert_ne!(fingerprint("1"), fingerprint("1.0"));
         assert_ne!(fingerprint("[1,2]"), fingerprint("[2,1]"));
