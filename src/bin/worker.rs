@@ -1,17 +1,21 @@
 //! The Lambda bootstrap: the jobs of the jobs file, behind an SQS queue. Outside Lambda it polls.
 
+use std::process::ExitCode;
+
 use onlyonce::BoxError;
 use onlyonce::config::Settings;
 use onlyonce::handler::Router;
 
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
+async fn main() -> ExitCode {
     onlyonce::telemetry::init();
-    let started = start().await;
-    if let Err(error) = &started {
-        tracing::error!(%error, "the worker cannot start");
+    match start().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the worker cannot start");
+            ExitCode::FAILURE
+        }
     }
-    started
 }
 
 async fn start() -> Result<(), BoxError> {

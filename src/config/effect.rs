@@ -11,6 +11,9 @@ use super::jobs_file::{Env, JobTable};
 use crate::effect::http::{BodyForm, Guarantee, HttpEffect, UrlTemplate};
 use crate::handler::Job;
 
+/// What is wrong with one field of a job's table.
+pub(super) type FieldFault = (&'static str, String);
+
 /// What an attempt needs beside the request itself: claiming is over, settling is to come.
 const AROUND_THE_REQUEST: Duration = Duration::from_secs(5);
 
@@ -19,30 +22,33 @@ const GUARANTEES: [&str; 5] =
 
 impl JobTable {
     /// The job, or everything that is wrong with its effect.
-    pub fn effect_job(&self, name: &str, env: Env<'_>) -> Result<Job, Vec<String>> {
+    pub fn effect_job(&self, name: &str, env: Env<'_>) -> Result<Job, Vec<FieldFault>> {
         let mut wrong = Vec::new();
         match self.effect.as_deref() {
             Some("http") => {}
             Some(other) => {
-                wrong.push(format!("effect {other:?} is not known; this version has \"http\""));
+                let text = format!("effect {other:?} is not known; this version has \"http\"");
+                wrong.push(("effect", text));
             }
-            None => wrong.push("no effect is named; add effect = \"http\"".to_owned()),
+            None => wrong.push(("effect", "no effect is named; add effect = \"http\"".to_owned())),
         }
-        let guarantee = keep(self.guarantee(), &mut wrong);
-        let method = keep(self.method(), &mut wrong);
-        let url = keep(self.url(), &mut wrong);
-        let secret =
-            keep(self.secret.as_ref().map(|secret| secret.secret(env)).transpose(), &mut wrong);
+        let guarantee = keep("guarantee", self.guarantee(), &mut wrong);
+        let method = keep("method", self.method(), &mut wrong);
+        let url = keep("url", self.url(), &mut wrong);
+        let secret = self.secret.as_ref().map(|secret| secret.secret(env)).transpose();
+        let secret = keep("secret", secret, &mut wrong);
+        let allow_hosts = self.allow_hosts.iter();
         let allow_hosts: Vec<_> =
-            self.allow_hosts.iter().filter_map(|host| keep(host.parse(), &mut wrong)).collect();
-        let body = method.as_ref().and_then(|method| keep(self.body(method), &mut wrong));
+            allow_hosts.filter_map(|host| keep("allow_hosts", host.parse(), &mut wrong)).collect();
+        let body = method.as_ref().and_then(|method| keep("body", self.body(method), &mut wrong));
         if let (Some(Guarantee::Keyed { header, .. }), Some(Some(secret))) = (&guarantee, &secret)
             && header == secret.header()
         {
-            wrong.push(format!(
+            let text = format!(
                 "key_header {header} is the secret's header, too, and can carry one of them only; \
                  correct one"
-            ));
+            );
+            wrong.push(("key_header", text));
         }
         let (Some(guarantee), Some(method), Some(url), Some(secret), Some(body), true) =
             (guarantee, method, url, secret, body, wrong.is_empty())
@@ -133,6 +139,10 @@ pub(super) fn header(what: &str, name: &str) -> Result<HeaderName, String> {
     Ok(header)
 }
 
-fn keep<T>(result: Result<T, String>, wrong: &mut Vec<String>) -> Option<T> {
-    result.map_err(|text| wrong.push(text)).ok()
+fn keep<T>(
+    field: &'static str,
+    result: Result<T, String>,
+    wrong: &mut Vec<FieldFault>,
+) -> Option<T> {
+    result.map_err(|text| wrong.push((field, text))).ok()
 }

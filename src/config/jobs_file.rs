@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
+use super::effect::FieldFault;
 use super::fault::Faults;
 use super::fingerprint::FingerprintText;
 use super::message::MessageTable;
@@ -153,8 +155,9 @@ fn parse(source: &str, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
         match job(&name, table.into_inner(), &file.defaults, env) {
             Ok(job) => router = router.with(job),
             Err(wrong) => {
-                for text in wrong {
-                    faults.add_at(source, place.clone(), format!("job {name:?}: {text}"));
+                for (field, text) in wrong {
+                    let place = field_in(source, &place, field);
+                    faults.add_at(source, place, format!("job {name:?}: {text}"));
                 }
             }
         }
@@ -162,19 +165,42 @@ fn parse(source: &str, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
     Some(router)
 }
 
-fn job(name: &str, table: JobTable, defaults: &Defaults, env: Env<'_>) -> Result<Job, Vec<String>> {
+/// Where a field stands in the table that begins at `table`; the table's own place if it is not
+/// there.
+fn field_in(source: &str, table: &Range<usize>, field: &str) -> Range<usize> {
+    let mut at = table.start;
+    let lines = source.get(at..).unwrap_or_default().split_inclusive('\n');
+    for (n, line) in lines.enumerate() {
+        if n > 0 && line.starts_with('[') {
+            break;
+        }
+        if line.split('=').next().is_some_and(|name| name.trim() == field) {
+            return at..at + line.len();
+        }
+        at += line.len();
+    }
+    table.clone()
+}
+
+fn job(
+    name: &str,
+    table: JobTable,
+    defaults: &Defaults,
+    env: Env<'_>,
+) -> Result<Job, Vec<FieldFault>> {
     let retry = table.retry.or(defaults.retry).map(RetryPolicy::from).unwrap_or_default();
     let retention = table.retention.or(defaults.retention).map_or_else(Retention::default, |r| r.0);
     let mut wrong = Vec::new();
     if let (Some(window), Retention::For(kept)) = (table.key_window, retention)
         && kept < window
     {
-        wrong.push(format!(
+        let text = format!(
             "retention {} is shorter than key_window {}: the record would be forgotten while the \
              provider still knows the key; make it longer",
             humantime::format_duration(kept),
             humantime::format_duration(window)
-        ));
+        );
+        wrong.push(("key_window", text));
     }
     let job = match table.effect_job(name, env) {
         Ok(job) => table.compared(job.retry(retry).retention(retention)),
@@ -187,7 +213,7 @@ fn job(name: &str, table: JobTable, defaults: &Defaults, env: Env<'_>) -> Result
         Ok(job) if wrong.is_empty() => Ok(job),
         Ok(_) => Err(wrong),
         Err(more) => {
-            wrong.push(more);
+            wrong.push(("fingerprint", more));
             Err(wrong)
         }
     }

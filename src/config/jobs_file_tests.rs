@@ -124,7 +124,7 @@ fn each_fault_of_the_message_table_names_its_line_and_the_fix() {
         ("\"dedupe\"", "\"de dupe\"", "6: message: \"de dupe\" is no attribute's name"),
         ("\"dedupe\"", "\"task\"", "6: message: key and job cannot be one attribute"),
         ("default_job = \"order.place\"", "default_job = \"order\"", "8: message: default_job"),
-        ("[\"amount\"]", "\"on\"", "10: job \"order.place\": fingerprint \"on\" is not known"),
+        ("[\"amount\"]", "\"on\"", "14: job \"order.place\": fingerprint \"on\" is not known"),
         ("[\"amount\"]", "[]", "names no field; write \"off\""),
         ("[\"amount\"]", "[\"amount\"]\nbody = \"raw\"", "a raw body has no fields"),
         ("[\"amount\"]", "7", "14: fingerprint is a list"),
@@ -159,6 +159,13 @@ fn expressions_give_the_names_of_real_events() {
     assert_eq!(derived("id", "{\"id\":18446744073709551615}"), u64::MAX);
     assert!(derived("id", "[]").is_null());
     assert!(derived("join('-', [id])", "{\"id\":7}").is_null());
+}
+
+#[test]
+fn a_fields_fault_is_at_its_own_line() {
+    let wrong = FINE.replace("guarantee = \"keyed\"", "guarantee = \"transactional\"");
+    let faults = faults(&wrong);
+    assert!(faults.starts_with("jobs.toml:8: job \"invoice.finalize\": the http"), "{faults}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ url = "https://api.example.com/charge"
 BAD_JOBS = {
     "unknown-field": ('guarantee = "keyed"\nmethd = "POST"', ["jobs.toml:4", "methd"]),
     "no-guarantee": ('method = "POST"', ["jobs.toml:1", "guarantee"]),
-    "guarantee-out-of-reach": ('guarantee = "transactional"', ["jobs.toml:1", "transactional", "keyed"]),
-    "no-such-guarantee": ('guarantee = "exactly-once"', ["jobs.toml:1", "exactly-once", "keyed"]),
+    "guarantee-out-of-reach": ('guarantee = "transactional"', ["jobs.toml:3", "transactional", "keyed"]),
+    "no-such-guarantee": ('guarantee = "exactly-once"', ["jobs.toml:3", "exactly-once", "keyed"]),
     "not-toml": ("guarantee =", ["jobs.toml:3"]),
 }
 
