@@ -25,8 +25,11 @@ use crate::service::{Deadline, Worker};
 const BATCH: i32 = 10;
 /// How long a receive waits for messages, SQS's most.
 const LONG_POLL: i32 = 20;
-/// How long a stop waits for running jobs.
-const GRACE: Duration = Duration::from_secs(60);
+/// How long running jobs may go on after a stop: less than the half minute after which container
+/// platforms kill.
+const GRACE: Duration = Duration::from_secs(20);
+/// How long releasing them may take.
+const RELEASE: Duration = Duration::from_secs(5);
 
 /// One queue, polled.
 pub struct Poll {
@@ -72,8 +75,8 @@ impl Poll {
         Ok(Self { client, url, arn, visibility: Duration::from_secs(seconds) })
     }
 
-    /// Serves until `stop` says so. Then nothing more is received, running jobs finish, and after
-    /// a minute what is left is abandoned to its visibility timeout.
+    /// Serves until `stop` says so. Then nothing more is received or claimed, running jobs finish,
+    /// and those that have not after 20 s are stopped and released.
     pub async fn serve(&self, worker: &Worker, queue: &dyn Queue, stop: watch::Receiver<bool>) {
         info!(queue = self.url, visibility_s = self.visibility.as_secs(), "polling");
         let polls = worker.concurrency().div_ceil(10);
@@ -85,11 +88,13 @@ impl Poll {
             // An error means that nobody can say stop any more; then it is as good as said.
             let _ = told.wait_for(|is_stopping| *is_stopping).await;
             info!("stopping: running jobs finish, nothing more is received");
-            worker.clock().sleep_until(worker.clock().now() + GRACE).await;
+            let by = worker.clock().now() + GRACE;
+            worker.stop_by(by);
+            worker.clock().sleep_until(by + RELEASE).await;
         };
         tokio::select! {
             _ = polling => info!("stopped"),
-            () = give_up => warn!("stopped with jobs still running; their messages come again"),
+            () = give_up => warn!("stopped with jobs that would not stop; their messages come again"),
         }
     }
 

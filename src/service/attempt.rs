@@ -1,7 +1,10 @@
 //! The way of one message through a worker.
 
+use std::time::Duration;
+
 use super::commits::{Commits, Settled};
 use super::outcome::{Ending, Outcome};
+use super::stopping::Stopping;
 use super::worker::{Deadline, Delivery, Worker};
 use crate::context::{About, Context, Journal};
 use crate::error::{Error, ErrorKind, HandlerError, kept_text};
@@ -76,7 +79,7 @@ impl Worker {
         };
         let stop = deadline.stop.min(handler_stop(now, lease_until));
         // Without time there is no lease, and without a lease no claim.
-        if now >= stop {
+        if now >= stop || self.stopping.is_asked() {
             return Outcome::of(Ending::NotStarted);
         }
         let request = ClaimRequest {
@@ -102,6 +105,7 @@ impl Worker {
             policy: job.policy,
             key: delivery.key.as_str(),
             until: deadline.settled.min(lease_until),
+            stopping: &self.stopping,
         };
         let about = About {
             id: request.id,
@@ -192,6 +196,7 @@ struct Run<'a> {
     key: &'a str,
     /// No write is sent after this.
     until: Timestamp,
+    stopping: &'a Stopping,
 }
 
 impl Run<'_> {
@@ -215,13 +220,16 @@ impl Run<'_> {
         let clock = self.commits.clock();
         let stop = call.context.stop();
         let mut task = spawn(job.run(call));
-        let ended = match before(clock, stop, task.join()).await {
-            Some(ended) => ended,
-            None => {
+        let ended = tokio::select! {
+            // The task first: a result that is there is never thrown away.
+            biased;
+            ended = task.join() => ended,
+            () = self.stopping.reached(clock, stop) => {
                 task.stop();
                 // Half of the margin, so that the release can still be written.
-                let give_up = stop + self.until.since(stop) / 2;
-                before(clock, give_up, task.join()).await?
+                let now = clock.now();
+                let margin = (self.until.since(now) / 2).min(Duration::from_secs(1));
+                before(clock, now + margin, task.join()).await?
             }
         };
         Some(match ended {

@@ -3,6 +3,7 @@
 mod attempt;
 mod commits;
 mod outcome;
+mod stopping;
 mod worker;
 
 pub(crate) use attempt::short;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tower::{Layer, Service};
 
 use super::Commits;
+use super::stopping::Stopping;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::handler::{Call, Job, JobService, Reply, Router};
 use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
@@ -71,6 +72,7 @@ pub struct Worker {
     pub(super) skew: Duration,
     concurrency: usize,
     pub(super) outside: Option<SocketAddr>,
+    pub(super) stopping: Stopping,
 }
 
 impl Worker {
@@ -91,6 +93,12 @@ impl Worker {
             layers: Vec::new(),
             outside: None,
         }
+    }
+
+    /// Asks the worker, and every clone of it, to end: nothing is claimed from now on, and handlers
+    /// that still run at `by` are stopped and their jobs released.
+    pub fn stop_by(&self, by: Timestamp) {
+        self.stopping.ask(by);
     }
 
     /// How many jobs of a batch run at once.
@@ -211,6 +219,7 @@ impl WorkerBuilder {
             skew: self.skew,
             concurrency: self.concurrency,
             outside: self.outside,
+            stopping: Stopping::new(),
         })
     }
 }

@@ -145,6 +145,26 @@ async fn a_handler_is_stopped_before_its_lease_ends_and_released() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_is_to_end_claims_nothing_more_and_releases_what_runs() {
+    let kit = Kit::new([]);
+    let (running, quick, ()) = tokio::join!(
+        kit.handle(delivery("slow", "long", "{\"ms\":50000}")),
+        kit.handle(delivery("slow", "short", "{\"ms\":12000}")),
+        async {
+            kit.wait(SECOND * 5).await;
+            kit.worker.stop_by(kit.worker.clock().now() + SECOND * 10);
+        }
+    );
+    assert!(matches!(running.ending, Ending::Released(_)), "{running:?}");
+    assert!(matches!(quick.ending, Ending::Completed(_)), "{quick:?}");
+    let record = kit.record("slow", "long").await.unwrap();
+    assert_eq!((record.status, record.updated_at), (Status::Released, START + SECOND * 15));
+    let late = kit.handle(delivery("echo", "k", "{}")).await;
+    assert!(matches!(late.ending, Ending::NotStarted), "{late:?}");
+    assert_eq!(kit.record("echo", "k").await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_jobs_own_timeout_ends_its_lease() {
     let kit = Kit::with([], |router, _| {
         router.with(
