@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
@@ -186,8 +187,13 @@ impl Context {
     }
 
     /// Begins effect `name`. What earlier effects of this attempt answered is written first, so
-    /// that a crash in this one does not run those again.
-    pub(crate) async fn begin(&self, name: &str) -> Result<Begin, HandlerError> {
+    /// that a crash in this one does not run those again. Past `window` it is not begun if it may
+    /// have been sent before: no earlier than the record was made.
+    pub(crate) async fn begin(
+        &self,
+        name: &str,
+        window: Option<Duration>,
+    ) -> Result<Begin, HandlerError> {
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
         if !journal.begun.insert(name.to_owned()) {
@@ -201,7 +207,15 @@ impl Context {
         {
             return Ok(Begin::Done(result.clone()));
         }
-        if self.clock().now() >= self.stop() {
+        let now = self.clock().now();
+        let is_rerun = journal.held.token > FencingToken(1);
+        if is_rerun && window.is_some_and(|window| now > journal.held.created_at + window) {
+            return Err(HandlerError::unknown(format!(
+                "effect {name:?} may have been sent before, and the provider's key window is over: \
+                 look it up at the provider"
+            )));
+        }
+        if now >= self.stop() {
             return Err(HandlerError::cancelled(format!(
                 "no time is left to begin effect {name:?}"
             )));
@@ -213,13 +227,6 @@ impl Context {
             return Err(HandlerError::retryable("the claim was lost to a successor"));
         }
         Ok(Begin::Run(journal.held.effect_key(name)))
-    }
-
-    /// When the first run of this operation can have begun; `None` if this is the first.
-    pub(crate) async fn first_run(&self) -> Option<Timestamp> {
-        let journal = self.attempt.journal.lock().await;
-        let held = &journal.as_ref()?.held;
-        (held.token > FencingToken(1)).then_some(held.created_at)
     }
 
     /// Remembers that effect `name`, begun at `begun`, is done. It is written with the next effect,

@@ -52,28 +52,20 @@ impl Effect {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        if let Some(window) = self.window
-            && let Some(first) = self.context.first_run().await
-            && self.context.now() > first + window
-        {
-            return Err(HandlerError::unknown(format!(
-                "effect {:?} may have been sent before, and the provider's key window is over: \
-                 look it up at the provider",
-                self.name
-            )));
-        }
         self.run(send).await
     }
 
     /// **At least once**: after a crash it runs again, in rare cases a second time. For effects
     /// where that is acceptable, as with most mail.
-    pub async fn at_least_once<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
+    pub async fn at_least_once<T, E, F, Fut>(mut self, send: F) -> Result<T, HandlerError>
     where
         T: Serialize + DeserializeOwned,
         E: Into<HandlerError>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
+        // It runs again however late: nobody remembers a key.
+        self.window = None;
         self.run(|_| send()).await
     }
 
@@ -84,8 +76,8 @@ impl Effect {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let Self { context, name, .. } = self;
-        let key = match context.begin(&name).await? {
+        let Self { context, name, window } = self;
+        let key = match context.begin(&name, window).await? {
             Begin::Run(key) => key,
             Begin::Done(result) => {
                 return serde_json::from_str(&result).map_err(|error| {

@@ -144,6 +144,22 @@ async fn past_the_providers_window_a_re_run_is_unknown_and_not_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_kept_result_is_given_back_however_late() {
+    let kit = with(Job::new("late", async |_: Value, cx: Context| {
+        let charge = cx.effect("charge").window(SECOND * 60);
+        let charge: u32 = charge.keyed(async |_| Ok::<_, HandlerError>(7)).await?;
+        match cx.attempt() {
+            1 => Err(HandlerError::retry_after(SECOND * 600, "not yet")),
+            _ => Ok(charge),
+        }
+    }));
+    kit.handle(delivery("late", "k", "{}")).await;
+    kit.wait(SECOND * 600).await;
+    let outcome = kit.handle(delivery("late", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Completed(_)), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_context_outlives_its_attempt_without_power() {
     let escaped: Arc<Mutex<Option<Context>>> = Arc::default();
     let out = escaped.clone();
