@@ -59,6 +59,13 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    fn intend(&mut self, name: &str, generation: u64, now: Timestamp) {
+        let state = EffectState::Intent;
+        let intent = EffectRecord { state, generation, first_sent: now, result: None };
+        self.held.effects.insert(name.to_owned(), intent);
+        self.has_unwritten_effects = true;
+    }
+
     /// Writes the effects that are not written yet. Answers false if the claim is lost.
     async fn write_effects(&mut self, commits: &Commits, until: Timestamp) -> Result<bool, Error> {
         let is_mine = self.make_certain(commits, until).await?;
@@ -100,12 +107,28 @@ impl Journal {
     }
 }
 
+/// What must be heeded and written before an effect begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Plan {
+    /// For how long the provider remembers a key.
+    pub window: Option<Duration>,
+    /// Whether the record says beforehand that the effect may be under way.
+    pub has_intent: bool,
+}
+
 /// How an effect begins.
 pub(crate) enum Begin {
     /// It is done already; its result.
     Done(String),
     /// Run it under this key.
     Run(EffectKey),
+    /// An earlier attempt may have run it, under this key, and did not live to say so.
+    Open {
+        /// The key.
+        key: EffectKey,
+        /// When it was begun.
+        first_sent: Timestamp,
+    },
 }
 
 impl Context {
@@ -187,13 +210,8 @@ impl Context {
     }
 
     /// Begins effect `name`. What earlier effects of this attempt answered is written first, so
-    /// that a crash in this one does not run those again. Past `window` it is not begun if it may
-    /// have been sent before: no earlier than the record was made.
-    pub(crate) async fn begin(
-        &self,
-        name: &str,
-        window: Option<Duration>,
-    ) -> Result<Begin, HandlerError> {
+    /// that a crash in this one does not run those again; with it goes the intent, if there is one.
+    pub(crate) async fn begin(&self, name: &str, plan: Plan) -> Result<Begin, HandlerError> {
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
         if !journal.begun.insert(name.to_owned()) {
@@ -201,15 +219,13 @@ impl Context {
                 "effect {name:?} was begun twice in one attempt; give each effect its own name"
             )));
         }
-        if let Some(done) = journal.held.effects.get(name)
-            && done.state == EffectState::Done
-            && let Some(result) = &done.result
-        {
+        let before = journal.held.effects.get(name);
+        if let Some(EffectRecord { state: EffectState::Done, result: Some(result), .. }) = before {
             return Ok(Begin::Done(result.clone()));
         }
         let now = self.clock().now();
         let is_rerun = journal.held.token > FencingToken(1);
-        if is_rerun && window.is_some_and(|window| now > journal.held.created_at + window) {
+        if is_rerun && plan.window.is_some_and(|window| now > journal.held.created_at + window) {
             return Err(HandlerError::unknown(format!(
                 "effect {name:?} may have been sent before, and the provider's key window is over: \
                  look it up at the provider"
@@ -220,13 +236,54 @@ impl Context {
                 "no time is left to begin effect {name:?}"
             )));
         }
+        if plan.has_intent {
+            let generation = match before {
+                Some(EffectRecord { state: EffectState::Intent, first_sent, .. }) => {
+                    let key = journal.held.effect_key(name);
+                    return Ok(Begin::Open { key, first_sent: *first_sent });
+                }
+                // Providers replay a rejection under its key.
+                Some(EffectRecord { state: EffectState::Rejected, generation, .. }) => {
+                    generation.saturating_add(1)
+                }
+                Some(effect) => effect.generation,
+                None => 0,
+            };
+            journal.intend(name, generation, now);
+        }
+        self.write_effects(journal).await?;
+        Ok(Begin::Run(journal.held.effect_key(name)))
+    }
+
+    /// Records anew, before it is sent again, that effect `name` may be under way from now on.
+    pub(crate) async fn intend_again(&self, name: &str) -> Result<(), HandlerError> {
+        let mut journal = self.attempt.journal.lock().await;
+        let journal = journal.as_mut().ok_or_else(is_over)?;
+        let generation = journal.held.effects.get(name).map_or(0, |effect| effect.generation);
+        journal.intend(name, generation, self.clock().now());
+        self.write_effects(journal).await
+    }
+
+    async fn write_effects(&self, journal: &mut Journal) -> Result<(), HandlerError> {
         let commits = &self.attempt.commits;
         let is_mine = journal.write_effects(commits, self.stop()).await.map_err(not_written)?;
-        if !is_mine {
-            // A late owner starts nothing more.
-            return Err(HandlerError::retryable("the claim was lost to a successor"));
+        // A late owner starts nothing more.
+        if is_mine {
+            Ok(())
+        } else {
+            Err(HandlerError::retryable("the claim was lost to a successor"))
         }
-        Ok(Begin::Run(journal.held.effect_key(name)))
+    }
+
+    /// Remembers that the provider refused effect `name` for certain.
+    pub(crate) async fn rejected(&self, name: &str) -> Result<(), HandlerError> {
+        let mut journal = self.attempt.journal.lock().await;
+        let journal = journal.as_mut().ok_or_else(is_over)?;
+        if let Some(effect) = journal.held.effects.get_mut(name) {
+            effect.state = EffectState::Rejected;
+            journal.has_unwritten_effects = true;
+        }
+        Ok(())
     }
 
     /// Remembers that effect `name`, begun at `begun`, is done. It is written with the next effect,

@@ -127,32 +127,47 @@ impl StdError for Error {
 pub struct HandlerError {
     failure: Failure,
     message: String,
+    is_rejection: bool,
 }
 
 impl HandlerError {
+    fn new(failure: Failure, message: impl fmt::Display) -> Self {
+        Self { failure, message: message.to_string(), is_rejection: false }
+    }
+
     /// Worth trying again by the job's policy.
     pub fn retryable(message: impl fmt::Display) -> Self {
-        Self { failure: Failure::Retryable, message: message.to_string() }
+        Self::new(Failure::Retryable, message)
     }
 
     /// Worth trying again after `wait`, at most 12 h: what a provider's `Retry-After` said.
     pub fn retry_after(wait: Duration, message: impl fmt::Display) -> Self {
-        Self { failure: Failure::RetryAfter(wait), message: message.to_string() }
+        Self::new(Failure::RetryAfter(wait), message)
     }
 
     /// Trying again cannot help. The message goes to quarantine.
     pub fn terminal(message: impl fmt::Display) -> Self {
-        Self { failure: Failure::Terminal, message: message.to_string() }
+        Self::new(Failure::Terminal, message)
+    }
+
+    /// The provider refused for certain: nothing happened, and trying again as it is cannot help. Of
+    /// an effect with a recorded intent this closes the intent; a later redrive runs it anew.
+    pub fn rejected(message: impl fmt::Display) -> Self {
+        Self { is_rejection: true, ..Self::terminal(message) }
+    }
+
+    pub(crate) fn is_rejection(&self) -> bool {
+        self.is_rejection
     }
 
     /// It cannot be known whether the effect happened. The record is parked for a person, and the
     /// message goes to quarantine; neither is run again by itself.
     pub fn unknown(message: impl fmt::Display) -> Self {
-        Self { failure: Failure::Unknown, message: message.to_string() }
+        Self::new(Failure::Unknown, message)
     }
 
     pub(crate) fn cancelled(message: impl fmt::Display) -> Self {
-        Self { failure: Failure::Cancelled, message: message.to_string() }
+        Self::new(Failure::Cancelled, message)
     }
 
     /// Takes a boxed error: one of ours keeps its kind, any other is retryable.

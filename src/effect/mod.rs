@@ -2,6 +2,7 @@
 
 #[cfg(feature = "http")]
 pub mod http;
+mod intent;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -9,9 +10,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::context::{Begin, Context};
+use crate::context::{Begin, Context, Plan};
 use crate::error::HandlerError;
-use crate::protocol::EffectKey;
+use crate::protocol::{EffectKey, Timestamp};
+
+pub use intent::Probe;
 
 /// The largest result of one effect that is kept. A larger one is not, and a later attempt runs
 /// the effect again, under the same key.
@@ -28,11 +31,12 @@ pub struct Effect {
     context: Context,
     name: String,
     window: Option<Duration>,
+    settles_within: Duration,
 }
 
 impl Effect {
     pub(crate) fn new(context: Context, name: String) -> Self {
-        Self { context, name, window: None }
+        Self { context, name, window: None, settles_within: Duration::from_secs(60) }
     }
 
     /// For how long the provider remembers a key. A re-run after that could happen twice: it is
@@ -76,26 +80,34 @@ impl Effect {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let Self { context, name, window } = self;
-        let key = match context.begin(&name, window).await? {
-            Begin::Run(key) => key,
-            Begin::Done(result) => {
-                return serde_json::from_str(&result).map_err(|error| {
-                    HandlerError::terminal(format!(
-                        "the kept result of effect {name:?} no longer fits its type \
-                         (line {}, column {})",
-                        error.line(),
-                        error.column()
-                    ))
-                });
+        let plan = Plan { window: self.window, has_intent: false };
+        match self.context.begin(&self.name, plan).await? {
+            Begin::Run(key) | Begin::Open { key, .. } => {
+                let begun = self.context.now();
+                let result = send(key).await.map_err(Into::into)?;
+                self.done(begun, result).await
             }
-        };
-        let begun = context.now();
-        let result = send(key).await.map_err(Into::into)?;
-        // The effect has happened: a result that cannot be written must not fail it.
+            Begin::Done(result) => self.kept(&result),
+        }
+    }
+
+    /// The result an earlier attempt has kept.
+    fn kept<T: DeserializeOwned>(&self, result: &str) -> Result<T, HandlerError> {
+        serde_json::from_str(result).map_err(|error| {
+            HandlerError::terminal(format!(
+                "the kept result of effect {:?} no longer fits its type (line {}, column {})",
+                self.name,
+                error.line(),
+                error.column()
+            ))
+        })
+    }
+
+    /// Keeps a result. The effect has happened: one that cannot be written must not fail it.
+    async fn done<T: Serialize>(&self, begun: Timestamp, result: T) -> Result<T, HandlerError> {
         let written = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(&result)));
         let kept = written.ok().and_then(Result::ok).filter(|json| json.len() <= MAX_RESULT);
-        context.done(&name, begun, kept).await?;
+        self.context.done(&self.name, begun, kept).await?;
         Ok(result)
     }
 }

@@ -199,8 +199,10 @@ fn effects(held: &Held) -> Option<Field> {
 }
 
 /// Writes the effects of this attempt so far, so that a crash after this does not run them again.
+/// With an open intent among them the record no longer expires.
 pub fn keep_effects(held: &Held, now: Timestamp) -> ConditionalWrite {
-    held.write(now, effects(held).into_iter().collect())
+    let never = has_open_intent(&held.effects).then_some(Field::ExpiresAt(None));
+    held.write(now, effects(held).into_iter().chain(never).collect())
 }
 
 /// Extends the lease of a running attempt.

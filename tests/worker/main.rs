@@ -13,6 +13,7 @@ mod batches;
 mod claims;
 mod effects;
 mod endings;
+mod intents;
 mod kit;
 mod local_queue;
 mod messages;
