@@ -59,12 +59,18 @@ fn stop_signal() -> Result<(watch::Receiver<bool>, Task<()>), BoxError> {
 
 #[cfg(feature = "cli")]
 mod cli {
+    use std::path::{Path, PathBuf};
     use std::process::ExitCode;
 
     use clap::{Parser, Subcommand};
 
+    use crate::config::{Settings, StoreSetting};
+    use crate::error::BoxError;
     use crate::handler::Router;
     use crate::ops::dev::command::{DevArguments, Jobs};
+    use crate::ops::{self, ImportLine, read_lines};
+    use crate::runtime::{OsEntropy, SystemClock};
+    use crate::sdk;
 
     /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
     /// at ONLYONCE_QUEUE_URL.
@@ -81,21 +87,52 @@ mod cli {
     enum Verb {
         /// Run messages through the jobs on this machine, with copies and kills.
         Dev(DevArguments),
+        /// Record operations that were done before as completed, one per line of JSON.
+        #[command(after_help = "Safe to interrupt and to run again: only what has no record is \
+            written, in the store that ONLYONCE_STORE names.")]
+        Import {
+            /// The file: {"job": "..", "idempotency-key": "..", "body": .., "output": ..}, the last
+            /// two if they are known.
+            file: PathBuf,
+        },
     }
 
-    /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`.
+    /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`; and
+    /// `import FILE.jsonl`, for a queue that is in use already.
     ///
     /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
     pub async fn main(jobs: Router) -> ExitCode {
         let Arguments { verb, json } = Arguments::parse();
         let ended = match verb {
             Some(Verb::Dev(arguments)) => arguments.run(Jobs::Given(jobs), json).await,
+            Some(Verb::Import { file }) => import(&jobs, &file, json).await,
             None => super::serve(jobs).await.map(|()| ExitCode::SUCCESS),
         };
         ended.unwrap_or_else(|error| {
             eprintln!("{error}");
             ExitCode::FAILURE
         })
+    }
+
+    async fn import(jobs: &Router, file: &Path, is_json: bool) -> Result<ExitCode, BoxError> {
+        let settings = Settings::from_env()?;
+        if settings.store == StoreSetting::Memory {
+            return Err(
+                "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE \
+                or sqlite:PATH"
+                    .into(),
+            );
+        }
+        let lines = read_lines(Some(file), ImportLine::read)?;
+        let store = settings.store.open(sdk::load()).await?;
+        let (store, namespace) = (store.as_ref(), &settings.namespace);
+        let report = ops::import(store, namespace, jobs, &lines, &SystemClock, &OsEntropy).await?;
+        if is_json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            println!("{report}");
+        }
+        Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 

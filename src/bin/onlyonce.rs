@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
@@ -38,7 +39,7 @@ struct Arguments {
 enum Verb {
     /// Run messages through the jobs file on this machine, with copies and kills.
     Dev(DevArguments),
-    /// Check the jobs file, and make the table if it is not there.
+    /// Check the jobs file, if there is one, and make the table if it is not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
         ONLYONCE_STORE=sqlite:jobs.db onlyonce setup")]
     Setup,
@@ -52,7 +53,8 @@ enum Verb {
         #[arg(long)]
         queue_url: Option<String>,
     },
-    /// Record operations that were done before as completed, one per line of JSON.
+    /// Record operations that were done before as completed, one per line of JSON. Jobs in Rust are
+    /// known to their own binary: there, too, it is `import`.
     #[command(
         after_help = "Example:\n  onlyonce import examples/done.jsonl\n\nSafe to interrupt and to run again: only what has no record is written."
     )]
@@ -154,12 +156,22 @@ async fn store(settings: &Settings) -> Result<Arc<dyn Store>, BoxError> {
 }
 
 async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
-    Router::from_jobs_file(&settings.jobs)?;
+    // A worker in Rust has no jobs file; one that is named is there.
+    let has_jobs = settings.jobs.exists() || std::env::var_os("ONLYONCE_JOBS").is_some();
+    if has_jobs {
+        Router::from_jobs_file(&settings.jobs)?;
+    }
     let made = kept(settings)?.set_up(sdk::load(), &SystemClock).await?;
     if is_json {
-        println!("{}", serde_json::json!({ "jobs": settings.jobs, "table_made": made }));
+        let jobs = has_jobs.then_some(&settings.jobs);
+        println!("{}", serde_json::json!({ "jobs": jobs, "table_made": made }));
     } else {
-        println!("jobs file {} is fine", settings.jobs.display());
+        let jobs = settings.jobs.display();
+        if has_jobs {
+            println!("jobs file {jobs} is fine");
+        } else {
+            println!("there is no {jobs} here, and none was checked");
+        }
         println!("the table {}", if made { "is made" } else { "was there already" });
     }
     Ok(ExitCode::SUCCESS)
@@ -199,17 +211,17 @@ async fn import(settings: &Settings, file: &Path, is_json: bool) -> Result<ExitC
     if is_json {
         print_json(&report)?;
     } else {
-        println!(
-            "{} imported, {} completed before, {} in other hands and left alone",
-            report.imported, report.already_completed, report.left_alone
-        );
+        println!("{report}");
     }
     Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {
     let Some(record) = ops::inspect(store(settings).await?.as_ref(), id).await? else {
-        return Err(format!("there is no record {id} in this store").into());
+        return Err(format!(
+            "there is no record {id} in this store; job, key and ONLYONCE_NAMESPACE name it"
+        )
+        .into());
     };
     if is_json {
         print_json(&record)?;
@@ -218,12 +230,27 @@ async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<Ex
     let mut table = Table::new();
     if let serde_json::Value::Object(fields) = serde_json::to_value(&record)? {
         for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let text = match (name.as_str(), value.as_str()) {
+                (_, Some(text)) => text.to_owned(),
+                ("created_at" | "updated_at" | "lease_until" | "not_before", None) => {
+                    instant(&value, Duration::from_millis)
+                }
+                ("expires_at", None) => instant(&value, Duration::from_secs),
+                _ => value.to_string(),
+            };
             table.add_row([name, text]);
         }
     }
     println!("{table}");
     Ok(ExitCode::SUCCESS)
+}
+
+/// An instant as people read it.
+fn instant(value: &serde_json::Value, since_epoch: fn(u64) -> Duration) -> String {
+    let at = value.as_u64().and_then(|n| UNIX_EPOCH.checked_add(since_epoch(n)));
+    // The formatter knows four digits of a year.
+    let at = at.filter(|at| *at < UNIX_EPOCH + Duration::from_secs(253_402_300_800));
+    at.map_or_else(|| value.to_string(), |at| humantime::format_rfc3339_millis(at).to_string())
 }
 
 async fn list(

@@ -56,6 +56,7 @@ pub(super) struct JobTable {
     pub key_header: Option<String>,
     #[serde(default, deserialize_with = "duration")]
     pub key_window: Option<Duration>,
+    #[serde(default, deserialize_with = "secret")]
     pub secret: Option<SecretTable>,
     #[serde(default)]
     pub allow_hosts: Vec<String>,
@@ -120,6 +121,20 @@ fn some_duration<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Err
 
 fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
     some_duration(input).map(Some)
+}
+
+/// A table. Anything else may be the secret itself, which no error may show.
+fn secret<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SecretTable>, D::Error> {
+    match toml::Value::deserialize(input)? {
+        toml::Value::Table(table) => match table.try_into() {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) => Err(serde::de::Error::custom(error.message())),
+        },
+        _ => Err(serde::de::Error::custom(
+            "a secret is not written here; say where it is kept: { header = \"Authorization\", env \
+             = \"VARIABLE\" }, or ssm, or secretsmanager",
+        )),
+    }
 }
 
 /// Reads the file and makes its jobs, or names every fault.

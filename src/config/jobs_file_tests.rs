@@ -48,6 +48,18 @@ fn a_secret_may_be_kept_elsewhere() {
 }
 
 #[test]
+fn a_secret_that_is_written_out_is_refused_and_not_shown() {
+    let faults = faults(
+        &FINE.replace("{ header = \"Authorization\", env = \"TOKEN\" }", "\"Bearer s3cret\""),
+    );
+    assert!(
+        faults.contains("say where it is kept") && faults.starts_with("jobs.toml:"),
+        "{faults}"
+    );
+    assert!(!faults.contains("s3cret"), "{faults}");
+}
+
+#[test]
 fn the_shipped_jobs_file_is_fine() {
     assert_eq!(faults(include_str!("../../jobs.toml")), "");
 }

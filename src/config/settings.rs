@@ -66,8 +66,9 @@ impl Settings {
         let jobs = match get("ONLYONCE_JOBS")? {
             Some(path) => PathBuf::from(path),
             None => {
-                let here = PathBuf::from("jobs.toml");
-                if here.exists() { here } else { PathBuf::from("/opt/jobs.toml") }
+                // Where there is neither, the one a person can make is missed.
+                let [here, in_layer] = ["jobs.toml", "/opt/jobs.toml"].map(PathBuf::from);
+                if !here.exists() && in_layer.exists() { in_layer } else { here }
             }
         };
         Ok(Self {

@@ -1,5 +1,7 @@
 //! Marking operations that were done before as completed, so that a queue can be adopted.
 
+use std::fmt;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -33,7 +35,10 @@ impl ImportLine {
     /// Reads a line; the error says what is missing.
     pub fn read(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| {
-            format!("{error}; a line is {{\"job\": \"..\", \"idempotency-key\": \"..\"}}")
+            format!(
+                "{}; a line is {{\"job\": \"..\", \"idempotency-key\": \"..\"}}",
+                lines::fault(&error)
+            )
         })
     }
 }
@@ -47,6 +52,17 @@ pub struct ImportReport {
     pub already_completed: u64,
     /// In other hands: claimed, released, failed or unknown. Left alone.
     pub left_alone: u64,
+}
+
+impl fmt::Display for ImportReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { imported, already_completed, left_alone } = self;
+        write!(
+            f,
+            "{imported} imported, {already_completed} completed before, {left_alone} in other \
+             hands and left alone"
+        )
+    }
 }
 
 /// Records operations of these jobs as completed where there is no record of them. Safe to

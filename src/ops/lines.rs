@@ -30,6 +30,17 @@ pub fn read_lines<T>(
         .collect()
 }
 
+/// What is wrong with a line that is no `T`. It is one line, so its column is place enough.
+pub(super) fn fault(error: &serde_json::Error) -> String {
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let text = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
+    match error.is_data() {
+        true => text.to_owned(),
+        false => format!("this is no JSON, see column {column} ({text})"),
+    }
+}
+
 /// A line's `idempotency-key`.
 pub(super) fn key<'de, D: Deserializer<'de>>(input: D) -> Result<IdempotencyKey, D::Error> {
     IdempotencyKey::new(String::deserialize(input)?).map_err(de::Error::custom)

@@ -39,7 +39,8 @@ impl MessageLine {
     pub fn read(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| {
             format!(
-                "{error}; a line is {{\"job\": \"..\", \"idempotency-key\": \"..\", \"body\": ..}}"
+                "{}; a line is {{\"job\": \"..\", \"idempotency-key\": \"..\", \"body\": ..}}",
+                lines::fault(&error)
             )
         })
     }

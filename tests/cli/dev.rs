@@ -47,6 +47,7 @@ fn a_programs_own_jobs_are_tried_out_the_same_way() {
     let (code, said) = run(&mut example("my_worker"), &arguments);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("order.settle") && said.contains("claims: "), "{said}");
+    assert!(said.contains("-    not counted"), "a zero would be a lie: {said}");
 }
 
 #[test]
@@ -63,6 +64,48 @@ fn messages_come_from_standard_input_and_poison_is_dead_not_lost() {
     let (code, said) = run(command.stdin(input), &["dev"]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("among the 2 dead letters"), "{said}");
+}
+
+#[test]
+fn another_payload_under_a_key_is_told_from_a_copy_and_the_reason_is_said() {
+    let folder = Folder::new();
+    let line = |n: u32| {
+        let body = format!("{{\"user_id\":1,\"n\":{n}}}");
+        format!("{{\"job\":\"user.welcome\",\"idempotency-key\":\"u:1\",\"body\":{body}}}\n")
+    };
+    let path = folder.file("lines.jsonl", &(line(1) + &line(1) + &line(2)));
+    let (code, said) = run(&mut onlyonce(&folder.0), &["dev", &path]);
+    assert_eq!(code, Some(0), "{said}");
+    let count = |text: &str| said.matches(text).count();
+    assert_eq!((count("| replayed "), count("| mismatch ")), (1, 1), "{said}");
+    assert!(said.contains("dead 1 x mismatch, user.welcome: the key was used before"), "{said}");
+}
+
+/// A provider that answers after a second would run into every timeout if time ran faster.
+#[test]
+fn the_real_world_has_the_time_it_needs() {
+    use std::io::{Read, Write};
+    let folder = Folder::new();
+    let provider = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = provider.local_addr().unwrap();
+    let served = std::thread::spawn(move || {
+        let (mut stream, _) = provider.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    });
+    let job = format!(
+        "[job.a]\neffect = \"http\"\nguarantee = \"keyed\"\nurl = \"http://{host}/\"\n\
+         allow_hosts = [\"{host}\"]\n"
+    );
+    let jobs = folder.file("jobs.toml", &job);
+    let line = "{\"job\":\"a\",\"idempotency-key\":\"k\",\"body\":{}}\n";
+    let lines = folder.file("lines.jsonl", line);
+    let mut command = onlyonce(&folder.0);
+    let (code, said) = run(command.env("ONLYONCE_JOBS", jobs), &["dev", "--real", &lines]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 attempts, 1 keys") && said.contains("completed"), "{said}");
+    served.join().unwrap();
 }
 
 /// A jobs file that names its attributes otherwise and derives keys is tried out as it is.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Folder, onlyonce, run};
+use crate::{Folder, example, onlyonce, run};
 
 #[test]
 fn setup_makes_the_store_once_and_names_a_faulty_jobs_file() {
@@ -16,6 +16,25 @@ fn setup_makes_the_store_once_and_names_a_faulty_jobs_file() {
     let (code, said) = run(onlyonce(&folder.0).env("ONLYONCE_JOBS", jobs), &["setup"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("jobs.toml:1") && said.contains("no guarantee is named"), "{said}");
+}
+
+#[test]
+fn a_worker_in_rust_needs_no_jobs_file() {
+    let folder = Folder::new();
+    let store = format!("sqlite:{}", folder.0.join("records.db").display());
+    let (code, said) = run(onlyonce(&folder.0).current_dir(&folder.0), &["setup"]);
+    assert!(code == Some(0) && said.contains("none was checked"), "{said}");
+    let (code, said) =
+        run(onlyonce(&folder.0).env("ONLYONCE_JOBS", folder.0.join("none.toml")), &["setup"]);
+    assert!(code == Some(1) && said.contains("none.toml: cannot be read"), "{said}");
+
+    let line = "{\"job\":\"order.settle\",\"idempotency-key\":\"order:1:settle\"}";
+    let done = folder.file("done.jsonl", line);
+    let (code, said) = run(example("my_worker").env("ONLYONCE_STORE", &store), &["import", &done]);
+    assert!(code == Some(0) && said.starts_with("1 imported"), "{said}");
+    let (code, said) =
+        run(&mut onlyonce(&folder.0), &["inspect", "order.settle", "order:1:settle"]);
+    assert!(code == Some(0) && said.contains("completed"), "{said}");
 }
 
 #[test]

@@ -18,7 +18,11 @@ use crate::store::SqliteStore;
 
 /// What `dev` is asked for.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  onlyonce dev examples/orders.jsonl --duplicates 3 --crash 0.2")]
+#[command(
+    after_help = "Time runs twenty times faster, the jobs' timeouts included: your own code \
+    that waits for something real needs --real.\n\nExample:\n  onlyonce dev \
+    examples/orders.jsonl --duplicates 3 --crash 0.2"
+)]
 pub struct DevArguments {
     /// Messages, one per line: {"job": .., "idempotency-key": .., "body": ..}. Standard input if
     /// left out.
@@ -29,10 +33,10 @@ pub struct DevArguments {
     /// The chance, 0 to 1, that an invocation is killed at some boundary.
     #[arg(long, default_value_t = 0.0, value_parser = chance)]
     crash: f64,
-    /// Decides which are killed, and where.
+    /// Decides which are killed, and where. What they hold then depends on time, too.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Call the real URLs instead of a local receiver.
+    /// Call the real URLs instead of a local receiver, and let time run as it does.
     #[arg(long)]
     real: bool,
     /// Run again whenever the file changes.

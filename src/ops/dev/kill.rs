@@ -81,6 +81,7 @@ impl Kills {
             fired: Notify::new(),
             at: Mutex::default(),
             begun: Mutex::default(),
+            claiming: Mutex::default(),
         }))
     }
 }
@@ -97,6 +98,8 @@ struct Inner {
     at: Mutex<Option<RecordId>>,
     /// The records of attempts that are begun and not settled.
     begun: Mutex<BTreeSet<RecordId>>,
+    /// Those whose claim is being written.
+    claiming: Mutex<BTreeSet<RecordId>>,
 }
 
 impl Kill {
@@ -107,6 +110,21 @@ impl Kill {
             self.0.fired.notify_one();
             std::future::pending::<()>().await;
         }
+    }
+
+    /// Its claim is written, or not; nobody has been told yet.
+    pub fn claiming(&self, id: &RecordId, is_under_way: bool) {
+        let mut claiming = self.0.claiming.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_under_way {
+            claiming.insert(id.clone());
+        } else {
+            claiming.remove(id);
+        }
+    }
+
+    /// Whose claim may or may not have landed when the invocation died.
+    pub fn unsure(&self) -> BTreeSet<RecordId> {
+        self.0.claiming.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn begun(&self, id: &RecordId) {

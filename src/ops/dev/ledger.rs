@@ -101,9 +101,16 @@ impl Ledger {
         });
     }
 
-    pub fn refused(&self, record: &Record) {
+    pub fn refused(&self, write: &ConditionalWrite, record: &Record) {
         let is_live = self.clock.now() < record.lease_until;
+        let is_other = match &write.change {
+            Change::Create(asked) => {
+                matches!((&asked.fingerprint, &record.fingerprint), (Some(a), Some(b)) if a != b)
+            }
+            Change::Update(_) => false,
+        };
         self.note(&record.id, |story| match record.status {
+            _ if is_other => Some("mismatch      the key was used with another payload".to_owned()),
             Status::Completed => {
                 story.is_completed = true;
                 Some("replayed      it is completed".to_owned())
@@ -113,11 +120,19 @@ impl Ledger {
         });
     }
 
-    pub fn settled(&self, id: &RecordId, status: Status) {
-        self.note(id, |story| {
+    pub fn settled(&self, write: &ConditionalWrite, status: Status) {
+        let error = match &write.change {
+            Change::Create(record) => record.error.as_deref(),
+            Change::Update(fields) => fields.iter().find_map(|field| match field {
+                Field::Error(error) => error.as_deref(),
+                _ => None,
+            }),
+        };
+        self.note(&write.id, |story| {
             story.is_completed |= status == Status::Completed;
             story.failures += u64::from(status != Status::Completed);
-            Some(status.to_string())
+            let why = error.and_then(|error| error.lines().next()).unwrap_or_default();
+            Some(format!("{:<13} {why}", status.to_string()).trim_end().to_owned())
         });
     }
 
@@ -143,6 +158,13 @@ impl Ledger {
                     if at.as_ref() == Some(id) { boundary.as_str() } else { "with its batch" };
                 Some(format!("KILLED        {how}"))
             });
+        }
+    }
+
+    /// Killed with its batch while the claim was written. No attempt that anybody saw begin.
+    pub fn killed_unsure(&self, ids: &BTreeSet<RecordId>) {
+        for id in ids {
+            self.note(id, |_| Some("KILLED        with its batch, as it was claimed".to_owned()));
         }
     }
 

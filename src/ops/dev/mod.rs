@@ -10,11 +10,12 @@ mod receiver;
 mod report;
 mod watched;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::BoxError;
-use crate::front::answer;
+use crate::front::{AttributeValue, Message, QUARANTINE_ATTRIBUTE, answer};
 use crate::handler::Router;
 use crate::local::{FastClock, Invocation, LocalQueue, Poller, QueueSettings};
 use crate::runtime::Clock;
@@ -28,7 +29,8 @@ pub use self::report::{JobReport, Report, Timeline, Verdict};
 use self::watched::WatchedStore;
 use super::MessageLine;
 
-/// How many times faster than the machine's clock time runs.
+/// How many times faster than the machine's clock time runs, unless the real world is called: it
+/// takes its time, and would run into every timeout.
 const SPEED: u32 = 20;
 /// An invocation's time; its messages are hidden a little longer.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -61,7 +63,7 @@ pub async fn run(
 ) -> Result<Report, BoxError> {
     // Told now: in each invocation it would pass for a crash, and its messages come again for ever.
     Worker::builder_shared(store.clone()).build(jobs.clone())?;
-    let clock = FastClock::new(SPEED);
+    let clock = FastClock::new(if receiver.is_some() { SPEED } else { 1 });
     let ledger = Arc::new(Ledger::new(clock, jobs.message_rules().clone()));
     if let Some(receiver) = receiver {
         receiver.report_to(ledger.clone());
@@ -97,6 +99,7 @@ pub async fn run(
             answered = answer(&worker, &queue, &invocation.event, invocation.hard) => answered.ok(),
             boundary = kill.killed() => {
                 ledger.killed(kill.victims(), boundary);
+                ledger.killed_unsure(&kill.unsure());
                 None
             }
         };
@@ -123,7 +126,27 @@ pub async fn run(
         story.status = store.load(id).await?.map(|record| record.status);
     }
     let stories: Vec<_> = stories.into_values().collect();
-    Ok(Report::new(&stories, plan, drained, redriven, receiver.is_some()))
+    let dead_letters = dead_letters(&queue.dead());
+    Ok(Report::new(&stories, plan, drained, redriven, dead_letters, receiver.is_some()))
+}
+
+/// Why messages are dead letters, and how many for each reason.
+fn dead_letters(dead: &[Message]) -> BTreeMap<String, usize> {
+    let mut reasons = BTreeMap::new();
+    for message in dead {
+        let mark = match message.attributes.get(QUARANTINE_ATTRIBUTE).map(|mark| &mark.value) {
+            Some(AttributeValue::Text(mark)) => serde_json::from_str(mark).unwrap_or_default(),
+            _ => serde_json::Value::Null,
+        };
+        let said = |field| mark.get(field).and_then(serde_json::Value::as_str);
+        let reason = match (said("cause"), said("job"), said("error").unwrap_or_default()) {
+            (Some(cause), Some(job), error) => format!("{cause}, {job}: {error}"),
+            (Some(cause), None, error) => format!("{cause}: {error}"),
+            (None, ..) => "received too often".to_owned(),
+        };
+        *reasons.entry(reason).or_default() += 1;
+    }
+    reasons
 }
 
 #[cfg(test)]

@@ -21,11 +21,13 @@ pub struct Report {
     pub verdicts: Vec<Verdict>,
     /// Messages in the dead-letter queue at the end.
     pub dead: usize,
+    /// Why they are there, and how many for each reason.
+    pub dead_letters: BTreeMap<String, usize>,
     /// Dead letters that were sent through again.
     pub redriven: usize,
     /// The key with the most kills and requests: what happened to it.
     pub timeline: Option<Timeline>,
-    /// What decided the kills; give it again to have the same ones.
+    /// What decided the kills; give it again to have them at the same places.
     pub seed: u64,
 }
 
@@ -40,6 +42,8 @@ pub struct JobReport {
     pub killed: u64,
     /// Requests the receiver saw, each one counted.
     pub requests: u64,
+    /// Operations whose requests, if they made any, went elsewhere and are not counted.
+    pub unseen: u64,
     /// Distinct operations.
     pub keys: u64,
     /// What a provider made of the requests: one per provider key, or one per request without.
@@ -72,6 +76,7 @@ impl Report {
         plan: &Plan,
         drained: Drained,
         redriven: usize,
+        dead_letters: BTreeMap<String, usize>,
         has_receiver: bool,
     ) -> Self {
         let mut jobs: BTreeMap<String, JobReport> = BTreeMap::new();
@@ -82,6 +87,9 @@ impl Report {
             job.killed += story.kills;
             job.requests += story.requests;
             job.keys += 1;
+            let is_unseen = !has_receiver || story.status == Some(Status::Completed);
+            let is_unseen = is_unseen && story.requests == 0;
+            job.unseen += u64::from(is_unseen);
             job.effects += effects(story);
         }
         let verdicts = verdicts(stories, plan, drained, has_receiver);
@@ -95,7 +103,8 @@ impl Report {
                 .map(|(at, text)| (u64::try_from(at.as_millis()).unwrap_or(u64::MAX), text.clone()))
                 .collect(),
         });
-        Self { jobs, verdicts, dead: drained.dead, redriven, timeline, seed: plan.seed }
+        let (dead, seed) = (drained.dead, plan.seed);
+        Self { jobs, verdicts, dead, dead_letters, redriven, timeline, seed }
     }
 
     /// Whether every guarantee held.
@@ -176,11 +185,12 @@ fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool
             false => "none beyond first attempts and those killed or failed",
         };
         let keys = claimed.len();
-        say(
-            fault,
-            "claims",
-            format!("{attempts} attempts, {requests} requests, {keys} keys: {why}"),
-        );
+        // None at all: the requests, if any, went where nobody counts.
+        let requests = match requests {
+            0 => String::new(),
+            n => format!(" {n} requests,"),
+        };
+        say(fault, "claims", format!("{attempts} attempts,{requests} {keys} keys: {why}"));
     }
     let unsettled = stories.iter().filter(|story| story.status != Some(Status::Completed)).count();
     let lost = unsettled.saturating_sub(drained.dead);
@@ -209,7 +219,13 @@ impl fmt::Display for Report {
         for (name, job) in &self.jobs {
             let figures =
                 [job.messages, job.deliveries, job.killed, job.requests, job.keys, job.effects];
-            let figures = figures.map(|figure| figure.to_string());
+            let mut figures = figures.map(|figure| figure.to_string());
+            if job.unseen > 0 && job.requests == 0 {
+                let [.., requests, _, effects] = &mut figures;
+                for figure in [requests, effects] {
+                    "-".clone_into(figure);
+                }
+            }
             table.add_row(std::iter::once(name.clone()).chain(figures));
         }
         writeln!(f, "{table}")?;
@@ -223,8 +239,14 @@ impl fmt::Display for Report {
             f.write_str(&lines)?;
         }
         writeln!(f)?;
+        if self.jobs.values().any(|job| job.unseen > 0 && job.requests == 0) {
+            writeln!(f, "-    not counted: made by your own code, or sent to the real world")?;
+        }
         if self.redriven > 0 {
             writeln!(f, "{} dead letters were sent through again", self.redriven)?;
+        }
+        for (reason, count) in &self.dead_letters {
+            writeln!(f, "dead {count} x {reason}")?;
         }
         for verdict in &self.verdicts {
             writeln!(f, "{} {}", if verdict.holds { "ok  " } else { "FAIL" }, verdict.text)?;

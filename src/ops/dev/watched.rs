@@ -51,10 +51,18 @@ impl Store for WatchedStore {
             Some(_) => self.kill.at(Boundary::BeforeSettling, id).await,
             None => {}
         }
-        let commit = self.inner.commit(write, staged).await?;
+        let is_claim = status == Some(Status::Claimed);
+        if is_claim {
+            self.kill.claiming(id, true);
+        }
+        let commit = self.inner.commit(write, staged).await;
+        if is_claim {
+            self.kill.claiming(id, false);
+        }
+        let commit = commit?;
         if commit != Commit::Applied {
             if let Commit::Conflict(Some(record)) = &commit {
-                self.ledger.refused(record);
+                self.ledger.refused(write, record);
             }
             return Ok(commit);
         }
@@ -65,7 +73,7 @@ impl Store for WatchedStore {
                 self.kill.at(Boundary::AfterClaim, id).await;
             }
             Some(status) => {
-                self.ledger.settled(id, status);
+                self.ledger.settled(write, status);
                 self.kill.settled(id);
                 self.kill.at(Boundary::AfterSettling, id).await;
             }

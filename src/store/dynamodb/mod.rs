@@ -278,7 +278,17 @@ fn refusal<E>(operation: &'static str, id: &RecordId, error: E) -> Error
 where
     E: ProvideErrorMetadata + Into<BoxError>,
 {
-    Error::new(kind(&error), operation).with_id(id).with_source(error)
+    advised(Error::new(kind(&error), operation), error.code()).with_id(id).with_source(error)
+}
+
+/// Says what to do where that is known.
+fn advised(error: Error, code: Option<&str>) -> Error {
+    match code {
+        Some("ResourceNotFoundException") => error.with_detail(
+            "there is no such table here; make it with `onlyonce setup`, or correct ONLYONCE_STORE",
+        ),
+        _ => error,
+    }
 }
 
 /// Anything but the service's own word leaves open whether the write landed.
@@ -293,7 +303,7 @@ fn sdk_error<E>(operation: &'static str, id: Option<&RecordId>, error: SdkError<
 where
     E: ProvideErrorMetadata + std::error::Error + Send + Sync + 'static,
 {
-    let made = Error::new(kind(&error), operation).with_source(error);
+    let made = advised(Error::new(kind(&error), operation), error.code()).with_source(error);
     match id {
         Some(id) => made.with_id(id),
         None => made,
