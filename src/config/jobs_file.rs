@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -87,14 +88,14 @@ enum RetryTable {
     Fixed {
         #[serde(deserialize_with = "some_duration")]
         delay: Duration,
-        attempts: u32,
+        attempts: NonZeroU32,
     },
     Exponential {
         #[serde(deserialize_with = "some_duration")]
         base: Duration,
         #[serde(deserialize_with = "some_duration")]
         cap: Duration,
-        attempts: u32,
+        attempts: NonZeroU32,
     },
 }
 
@@ -102,9 +103,9 @@ impl From<RetryTable> for RetryPolicy {
     fn from(table: RetryTable) -> Self {
         match table {
             RetryTable::None => Self::none(),
-            RetryTable::Fixed { delay, attempts } => Self::fixed(delay, attempts),
+            RetryTable::Fixed { delay, attempts } => Self::fixed(delay, attempts.get()),
             RetryTable::Exponential { base, cap, attempts } => {
-                Self::exponential(base, cap, attempts)
+                Self::exponential(base, cap, attempts.get())
             }
         }
     }

@@ -93,6 +93,7 @@ fn each_fault_names_its_line_and_the_fix() {
         ("retention = \"45d\"", "retention = \"always\"", "\"forever\""),
         ("\"127.0.0.1:8080\"", "\"a b\"", "is not a host"),
         ("attempts = 5", "", "missing field `attempts`"),
+        ("attempts = 5", "attempts = 0", "nonzero"),
     ];
     for (right, wrong, said) in cases {
         assert!(FINE.contains(right), "{right}");
