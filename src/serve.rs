@@ -21,7 +21,7 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     let settings = Settings::from_env()?;
     let sdk = sdk::load().await;
     let store = settings.store.open(std::future::ready(sdk.clone())).await?;
-    let worker = Worker::builder_shared(store)
+    let worker = Worker::builder(store)
         .namespace(&settings.namespace)
         .concurrency(settings.concurrency)
         .build(jobs)?;

@@ -76,15 +76,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that keeps its records in `store`.
+    /// A worker that keeps its records in `store`; an `Arc` of one is a store, too.
     pub fn builder(store: impl Store) -> WorkerBuilder {
-        Self::builder_shared(Arc::new(store))
-    }
-
-    /// A worker that keeps its records in a store somebody else looks at, too.
-    pub fn builder_shared(store: Arc<dyn Store>) -> WorkerBuilder {
         WorkerBuilder {
-            store,
+            store: Arc::new(store),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             namespace: "default".to_owned(),

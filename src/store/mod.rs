@@ -7,6 +7,8 @@ mod memory;
 pub mod sqlite;
 mod staged;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::error::Error;
@@ -48,6 +50,35 @@ pub trait Store: Send + Sync + 'static {
 
     /// Refuses a staged write that this store cannot commit, naming what would fit.
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error>;
+}
+
+/// A store that others look at, too.
+#[async_trait]
+impl<S: Store + ?Sized> Store for Arc<S> {
+    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
+        self.as_ref().load(id).await
+    }
+
+    async fn commit(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error> {
+        self.as_ref().commit(write, staged).await
+    }
+
+    async fn scan(
+        &self,
+        parked: Status,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        self.as_ref().scan(parked, after, limit).await
+    }
+
+    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
+        self.as_ref().accepts(staged)
+    }
 }
 
 /// What became of a commit, for certain.

@@ -44,7 +44,7 @@ impl Jobs {
         let file = TempFile::with(&format!("[job.job]\neffect = \"http\"\n{lines}\n"));
         let jobs = Router::from_jobs_file(&file.0).unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let worker = Worker::builder_shared(store.clone()).clock(clock).build(jobs).unwrap();
+        let worker = Worker::builder(store.clone()).clock(clock).build(jobs).unwrap();
         Self { worker, store }
     }
 
@@ -226,7 +226,7 @@ async fn declared_jobs_and_own_ones_mix() {
     };
     let router = Router::from_jobs_file(&file.0).unwrap().job("own", own);
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let worker = Worker::builder_shared(store.clone()).build(router).unwrap();
+    let worker = Worker::builder(store.clone()).build(router).unwrap();
     let jobs = Jobs { worker, store };
     let declared = jobs.run("k", "{\"id\":7}").await;
     assert!(matches!(declared.ending, Ending::Completed(_)), "{declared:?}");

@@ -90,7 +90,7 @@ async fn a_late_owner_can_neither_complete_nor_fail_nor_release() {
     for answer in [Ok(()), Err("no")] {
         let memory: Arc<dyn Store> = Arc::new(onlyonce::store::MemoryStore::new());
         let store = memory.clone();
-        let worker = onlyonce::service::Worker::builder_shared(memory)
+        let worker = onlyonce::service::Worker::builder(memory)
             .build(onlyonce::handler::Router::new().with(overtaken(store.clone(), answer)))
             .unwrap();
         let now = worker.clock().now();
@@ -248,7 +248,7 @@ async fn two_jobs_with_one_key_both_run() {
 async fn two_namespaces_with_one_key_both_run() {
     let store: Arc<dyn Store> = Arc::new(onlyonce::store::MemoryStore::new());
     for namespace in ["eu", "us"] {
-        let worker = onlyonce::service::Worker::builder_shared(store.clone())
+        let worker = onlyonce::service::Worker::builder(store.clone())
             .namespace(namespace)
             .build(crate::kit::jobs(&crate::kit::Runs::default()))
             .unwrap();

@@ -195,7 +195,7 @@ async fn a_handler_that_cannot_be_stopped_is_not_settled() {
         }
     });
     let store: std::sync::Arc<dyn onlyonce::store::Store> = std::sync::Arc::new(MemoryStore::new());
-    let worker = Worker::builder_shared(store.clone()).build(jobs).unwrap();
+    let worker = Worker::builder(store.clone()).build(jobs).unwrap();
     let now = worker.clock().now();
     let deadline = onlyonce::service::Deadline::new(now, now + Duration::from_millis(400));
     let outcome = worker.handle(delivery("stuck", "k", "{}"), deadline).await;
@@ -261,7 +261,7 @@ async fn a_payload_that_does_not_fit_the_job_is_terminal_and_not_quoted() {
 async fn any_tower_layer_wraps_the_handler_inside_the_claim() {
     let store: std::sync::Arc<dyn onlyonce::store::Store> = std::sync::Arc::new(MemoryStore::new());
     let clock = std::sync::Arc::new(onlyonce::test_util::VirtualClock::new(START));
-    let worker = Worker::builder_shared(store.clone())
+    let worker = Worker::builder(store.clone())
         .clock(clock)
         .layer(TimeoutLayer::new(SECOND * 3))
         .build(crate::kit::jobs(&crate::kit::Runs::default()))
@@ -295,7 +295,7 @@ async fn staged_rows_commit_with_the_completion_and_only_then() {
         .await?;
         if how == "fails" { Err(HandlerError::terminal("no")) } else { Ok(()) }
     });
-    let worker = Worker::builder_shared(store.clone()).build(jobs).unwrap();
+    let worker = Worker::builder(store.clone()).build(jobs).unwrap();
     let run = async |key: &str, how: &str| {
         let now = worker.clock().now();
         let deadline = onlyonce::service::Deadline::new(now, now + SECOND * 60);
@@ -346,7 +346,7 @@ async fn what_is_staged_does_not_land_with_an_unknown_outcome() {
     let store = std::sync::Arc::new(MemoryStore::new());
     let clock = std::sync::Arc::new(onlyonce::test_util::VirtualClock::new(START));
     let jobs = Router::new().with(stages());
-    let worker = Worker::builder_shared(store.clone()).clock(clock).build(jobs).unwrap();
+    let worker = Worker::builder(store.clone()).clock(clock).build(jobs).unwrap();
     // An earlier attempt left an intent behind that this handler does not visit.
     let request = crate::kit::claim_of("reserve", "k", START);
     let Claim::Take { mut write, .. } = claim(None, &request, START) else { panic!("taken") };

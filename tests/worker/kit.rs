@@ -59,7 +59,7 @@ impl Kit {
         let runs = Runs::default();
         let store = Arc::new(FaultStore::new(Arc::new(MemoryStore::new()), script));
         let clock = Arc::new(VirtualClock::new(START));
-        let worker = Worker::builder_shared(store.clone())
+        let worker = Worker::builder(store.clone())
             .clock(clock.clone())
             .entropy(Arc::new(SeededEntropy::new(0, 0.5)))
             .concurrency(4)

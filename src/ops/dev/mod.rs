@@ -62,7 +62,7 @@ pub async fn run(
     progress: &(dyn Fn(usize, usize) + Send + Sync),
 ) -> Result<Report, BoxError> {
     // Told now: in each invocation it would pass for a crash, and its messages come again for ever.
-    Worker::builder_shared(store.clone()).build(jobs.clone())?;
+    Worker::builder(store.clone()).build(jobs.clone())?;
     let clock = FastClock::new(if receiver.is_some() { SPEED } else { 1 });
     let ledger = Arc::new(Ledger::new(clock, jobs.message_rules().clone()));
     if let Some(receiver) = receiver {
@@ -88,7 +88,7 @@ pub async fn run(
         let kill = kills.next();
         ledger.delivered(invocation.messages());
         let watched = WatchedStore::new(store.clone(), ledger.clone(), kill.clone());
-        let worker = Worker::builder_shared(Arc::new(watched))
+        let worker = Worker::builder(watched)
             .clock(Arc::new(clock))
             .namespace(NAMESPACE)
             .layer(kill.layer(clock))
