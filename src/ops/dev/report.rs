@@ -25,7 +25,7 @@ pub struct Report {
     pub dead_letters: BTreeMap<String, usize>,
     /// Dead letters that were sent through again.
     pub redriven: usize,
-    /// The key with the most kills and requests: what happened to it.
+    /// The key that was hit hardest: what happened to it.
     pub timeline: Option<Timeline>,
     /// What decided the kills; give it again to have them at the same places.
     pub seed: u64,
@@ -93,7 +93,7 @@ impl Report {
             job.effects += effects(story);
         }
         let verdicts = verdicts(stories, plan, drained, has_receiver);
-        let told = stories.iter().max_by_key(|story| (story.kills, story.requests));
+        let told = stories.iter().max_by_key(|it| (it.kills_in_flight, it.requests, it.kills));
         let timeline = told.map(|story| Timeline {
             job: story.job.clone(),
             key: story.key.clone(),
