@@ -18,11 +18,9 @@ use crate::store::SqliteStore;
 
 /// What `dev` is asked for.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Time runs twenty times faster, the jobs' timeouts included: your own code \
+#[command(after_help = "Time runs ten times faster, the jobs' timeouts included: your own code \
     that waits for something real needs --real.\n\nExample:\n  onlyonce dev \
-    examples/orders.jsonl --duplicates 3 --crash 0.2"
-)]
+    examples/orders.jsonl --duplicates 3 --crash 0.2")]
 pub struct DevArguments {
     /// Messages, one per line: {"job": .., "idempotency-key": .., "body": ..}. Standard input if
     /// left out.

@@ -31,7 +31,7 @@ use super::MessageLine;
 
 /// How many times faster than the machine's clock time runs, unless the real world is called: it
 /// takes its time, and would run into every timeout.
-const SPEED: u32 = 20;
+const SPEED: u32 = 10;
 /// An invocation's time; its messages are hidden a little longer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY: Duration = Duration::from_secs(70);
