@@ -64,12 +64,11 @@ mod cli {
 
     use clap::{Parser, Subcommand};
 
-    use crate::config::{Settings, StoreSetting};
+    use crate::config::Settings;
     use crate::error::BoxError;
     use crate::handler::Router;
+    use crate::ops;
     use crate::ops::dev::command::{DevArguments, Jobs};
-    use crate::ops::{self, ImportLine, read_lines};
-    use crate::runtime::{OsEntropy, SystemClock};
     use crate::sdk;
 
     /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
@@ -115,24 +114,9 @@ mod cli {
     }
 
     async fn import(jobs: &Router, file: &Path, is_json: bool) -> Result<ExitCode, BoxError> {
-        let settings = Settings::from_env()?;
-        if settings.store == StoreSetting::Memory {
-            return Err(
-                "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE \
-                or sqlite:PATH"
-                    .into(),
-            );
-        }
-        let lines = read_lines(Some(file), ImportLine::read)?;
-        let store = settings.store.open(sdk::load()).await?;
-        let (store, namespace) = (store.as_ref(), &settings.namespace);
-        let report = ops::import(store, namespace, jobs, &lines, &SystemClock, &OsEntropy).await?;
-        if is_json {
-            println!("{}", serde_json::to_string(&report)?);
-        } else {
-            println!("{report}");
-        }
-        Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let Settings { store, namespace, .. } = Settings::from_env()?;
+        let store = async { store.kept()?.open(sdk::load()).await };
+        ops::import_file(file, jobs, store, &namespace, is_json).await
     }
 }
 

@@ -2,22 +2,22 @@
 //!
 //! Exit status: 0 = fine, 1 = findings or failure, 2 = wrong usage.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
-use onlyonce::BoxError;
-use onlyonce::config::{Settings, StoreSetting};
+use onlyonce::config::Settings;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, ImportLine, RecordView};
+use onlyonce::ops::{self, RecordView};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
-use onlyonce::runtime::{OsEntropy, SystemClock};
+use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
 use onlyonce::store::Store;
+use onlyonce::{BoxError, Error};
 use serde::Serialize;
 
 /// Run SQS jobs once per key.
@@ -128,7 +128,11 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
                 .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
             send(&settings, &url, file, is_json).await
         }
-        Verb::Import { file } => import(&settings, &file, is_json).await,
+        Verb::Import { file } => {
+            let jobs = Router::from_jobs_file(&settings.jobs)?;
+            let store = store(&settings);
+            ops::import_file(&file, &jobs, store, &settings.namespace, is_json).await
+        }
         Verb::Inspect { job, key } => {
             let id = match key {
                 Some(key) => RecordId::new(&settings.namespace, &job, &IdempotencyKey::new(key)?),
@@ -141,18 +145,8 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     }
 }
 
-/// The store that the environment names, unless it is gone by the time anybody looks.
-fn kept(settings: &Settings) -> Result<&StoreSetting, BoxError> {
-    match &settings.store {
-        StoreSetting::Memory => Err("memory: is gone with its process; set ONLYONCE_STORE to \
-            dynamodb://TABLE or sqlite:PATH"
-            .into()),
-        store => Ok(store),
-    }
-}
-
-async fn store(settings: &Settings) -> Result<Arc<dyn Store>, BoxError> {
-    Ok(kept(settings)?.open(sdk::load()).await?)
+async fn store(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
+    settings.store.kept()?.open(sdk::load()).await
 }
 
 async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
@@ -161,7 +155,7 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
     if has_jobs {
         Router::from_jobs_file(&settings.jobs)?;
     }
-    let made = kept(settings)?.set_up(sdk::load(), &SystemClock).await?;
+    let made = settings.store.kept()?.set_up(sdk::load(), &SystemClock).await?;
     if is_json {
         let jobs = has_jobs.then_some(&settings.jobs);
         println!("{}", serde_json::json!({ "jobs": jobs, "table_made": made }));
@@ -199,21 +193,6 @@ async fn send(
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn import(settings: &Settings, file: &Path, is_json: bool) -> Result<ExitCode, BoxError> {
-    let jobs = Router::from_jobs_file(&settings.jobs)?;
-    let lines = ops::read_lines(Some(file), ImportLine::read)?;
-    let store = store(settings).await?;
-    let report =
-        ops::import(store.as_ref(), &settings.namespace, &jobs, &lines, &SystemClock, &OsEntropy)
-            .await?;
-    if is_json {
-        print_json(&report)?;
-    } else {
-        println!("{report}");
-    }
-    Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::StoreSetting;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::runtime::Clock;
 use crate::sdk::SdkConfig;
 #[cfg(feature = "sqlite")]
@@ -11,6 +11,17 @@ use crate::store::SqliteStore;
 use crate::store::{DynamoStore, MemoryStore, Store};
 
 impl StoreSetting {
+    /// This, unless it is gone by the time anybody else looks.
+    pub fn kept(&self) -> Result<&Self, Error> {
+        match self {
+            Self::Memory => Err(Error::new(ErrorKind::Config, "open the store").with_detail(
+                "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE or \
+                 sqlite:PATH",
+            )),
+            store => Ok(store),
+        }
+    }
+
     /// Opens the store, which must be there: see [`set_up`](Self::set_up). `sdk` is awaited only
     /// where the store is AWS's: looking for a region and credentials takes seconds where there
     /// are none.
@@ -50,7 +61,7 @@ impl StoreSetting {
 
 #[cfg(not(feature = "sqlite"))]
 fn without_sqlite() -> Error {
-    Error::new(crate::error::ErrorKind::Config, "open the store").with_detail(
+    Error::new(ErrorKind::Config, "open the store").with_detail(
         "ONLYONCE_STORE says sqlite:, but this program was built without its feature `sqlite`",
     )
 }
@@ -60,7 +71,6 @@ mod tests {
     use std::future::pending;
 
     use super::*;
-    use crate::error::ErrorKind;
     use crate::runtime::SystemClock;
 
     /// Awaiting it would never end.

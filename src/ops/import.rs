@@ -1,16 +1,19 @@
 //! Marking operations that were done before as completed, so that a queue can be adopted.
 
 use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::lines;
-use crate::error::{Error, ErrorKind};
+use crate::error::{BoxError, Error, ErrorKind};
 use crate::handler::Router;
 use crate::protocol::{self, IdempotencyKey, Imported, Output, Status};
-use crate::runtime::{Clock, Entropy};
+use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::{Commit, Store};
 
 /// Writes under way at once.
@@ -63,6 +66,26 @@ impl fmt::Display for ImportReport {
              hands and left alone"
         )
     }
+}
+
+/// `import` as a command: reads the file, opens the store, and says what became of the lines.
+/// Answers 1 if some were left alone.
+pub async fn import_file(
+    file: &Path,
+    jobs: &Router,
+    store: impl Future<Output = Result<Arc<dyn Store>, Error>>,
+    namespace: &str,
+    is_json: bool,
+) -> Result<ExitCode, BoxError> {
+    let lines = lines::read_lines(Some(file), ImportLine::read)?;
+    let store = store.await?;
+    let report = import(store.as_ref(), namespace, jobs, &lines, &SystemClock, &OsEntropy).await?;
+    if is_json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        println!("{report}");
+    }
+    Ok(if report.left_alone == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Records operations of these jobs as completed where there is no record of them. Safe to

@@ -7,7 +7,7 @@ mod lines;
 mod send;
 mod view;
 
-pub use import::{ImportLine, ImportReport, import};
+pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::{inspect, list};
 pub use lines::read_lines;
 pub use send::{MessageLine, Sent, messages, send};
