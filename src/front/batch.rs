@@ -13,12 +13,9 @@ use super::asked::{Asked, asked};
 use super::log;
 use super::message::Message;
 use super::queue::{Delay, Mark, Placed, Queue};
-use crate::protocol::{RecordId, Timestamp};
+use crate::protocol::{Held, MAX_RETRY_AFTER, RecordId, Timestamp};
 use crate::runtime::before;
 use crate::service::{Cause, Deadline, Disposition, Ending, Outcome, Worker, short};
-
-/// SQS hides a message for at most this long, counted from when it was received.
-const MAX_HIDDEN_SECONDS: u64 = 43_195;
 
 /// Runs a batch and answers the ids of the messages that must be delivered again, each once.
 ///
@@ -146,19 +143,18 @@ impl Batch<'_> {
             Asked::Unclear(why) => return Outcome::of(Ending::Undecodable(why)),
         };
         let id = self.worker.record_id(&delivery);
-        let not_started = || Outcome {
-            id: Some(id.clone()),
-            job: Some(short(&delivery.job)),
-            ..Outcome::of(Ending::NotStarted)
-        };
         let key = self.key(&id);
         let turn = async {
             let turn = key.lock().await;
             (turn, self.permits.acquire().await)
         };
         match before(self.worker.clock(), self.deadline.stop, turn).await {
-            None => not_started(),
-            Some(_turn) => self.worker.handle(delivery.clone(), self.deadline).await,
+            None => Outcome {
+                job: Some(short(&delivery.job)),
+                id: Some(id),
+                ..Outcome::of(Ending::NotStarted)
+            },
+            Some(_turn) => self.worker.handle(delivery, self.deadline).await,
         }
     }
 
@@ -188,7 +184,7 @@ impl Batch<'_> {
     }
 
     /// A crash before this leaves the record `pending`: a second copy in quarantine, never none.
-    async fn mark(&self, message: &Message, parked: &crate::protocol::Held) {
+    async fn mark(&self, message: &Message, parked: &Held) {
         let marked = self.worker.mark_quarantined(parked, self.deadline.told).await;
         if let Err(error) = marked {
             warn!(message_id = message.id, %error, "quarantined, but not marked so");
@@ -202,7 +198,8 @@ impl Batch<'_> {
         received: Timestamp,
     ) {
         let now = self.worker.clock().now();
-        let most = MAX_HIDDEN_SECONDS.saturating_sub(now.since(received).as_secs());
+        // Counted from when a message was received.
+        let most = MAX_RETRY_AFTER.as_secs().saturating_sub(now.since(received).as_secs());
         let seconds = |when: Timestamp| when.remaining(now).as_millis().div_ceil(1000);
         let delays: Vec<_> = retries
             .iter()

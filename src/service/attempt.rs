@@ -11,8 +11,8 @@ use crate::error::{Error, ErrorKind, HandlerError, kept_text};
 use crate::handler::{Call, Job, Policy, Reply};
 use crate::payload::Payload;
 use crate::protocol::{
-    Claim, ClaimRequest, ConditionalWrite, Failure, Held, Output, Quarantine, Record, RecordId,
-    Status, Timestamp, Verdict, claim, complete, fail, handler_stop, mark_quarantined,
+    Claim, ClaimRequest, Held, Output, Quarantine, Record, RecordId, Status, Timestamp, Verdict,
+    claim, complete, fail, handler_stop, mark_quarantined,
 };
 use crate::runtime::{Ended, before, spawn};
 use crate::store::Commit;
@@ -25,7 +25,7 @@ impl Worker {
     /// Runs one message as far as it can be run by `deadline`. Never fails: whatever goes wrong is
     /// an [`Outcome`] that says what is certain.
     pub async fn handle(&self, delivery: Delivery, deadline: Deadline) -> Outcome {
-        let Some(job) = self.jobs.get(&delivery.job).cloned() else {
+        let Some(job) = self.jobs.get(&delivery.job) else {
             let reason = format!(
                 "no job is named {:?}; deploy a worker that knows it, or correct the message's \
                  `job` attribute, then redrive",
@@ -43,7 +43,7 @@ impl Worker {
                 return self.named(&delivery, Outcome::of(ending));
             }
         };
-        let outcome = self.attempt(&delivery, &job, payload, deadline).await;
+        let outcome = self.attempt(&delivery, job, payload, deadline).await;
         self.named(&delivery, outcome)
     }
 
@@ -292,18 +292,14 @@ impl Run<'_> {
 
     async fn fail(&self, held: Held, error: HandlerError) -> Outcome {
         let text = kept_text(error.message(), self.key);
-        let (write, verdict) = self.failing(&held, error.failure(), text.clone());
+        let policy = (&self.policy.retry, self.policy.retention);
+        let (now, jitter) = (self.commits.clock().now(), self.commits.entropy().jitter());
+        let (write, verdict) = fail(&held, error.failure(), text.clone(), policy, now, jitter);
         match self.commits.settle(&write, &[], self.until).await {
             Ok(Settled::Applied) => self.settled(held, verdict, Some(text)),
             Ok(_) => Outcome::of(Ending::LostLease),
             Err(error) => store_error(&error.to_string()),
         }
-    }
-
-    fn failing(&self, held: &Held, failure: &Failure, text: String) -> (ConditionalWrite, Verdict) {
-        let policy = (&self.policy.retry, self.policy.retention);
-        let jitter = self.commits.entropy().jitter();
-        fail(held, failure, text, policy, self.commits.clock().now(), jitter)
     }
 
     fn settled(&self, held: Held, verdict: Verdict, error: Option<String>) -> Outcome {
