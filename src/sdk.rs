@@ -4,19 +4,25 @@ use std::time::Duration;
 
 pub use aws_config::SdkConfig;
 use aws_config::retry::RetryConfig;
+#[cfg(feature = "aws-effects")]
+use aws_config::stalled_stream_protection::StalledStreamProtectionConfig;
 use aws_config::timeout::TimeoutConfig;
 
 use aws_config::BehaviorVersion;
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
+const TLS: Provider = Provider::Rustls(CryptoMode::Ring);
+
+/// How long a connection may take to be made.
+const CONNECTING: Duration = Duration::from_secs(1);
+
 /// The environment's region, credentials and endpoint, with what the SDK leaves open made
 /// explicit: three attempts, each with a time limit. A pooled connection that died while the
 /// process was frozen then costs one attempt, not the invocation.
 pub async fn load() -> SdkConfig {
-    let http =
-        aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring));
+    let http = aws_smithy_http_client::Builder::new().tls_provider(TLS);
     let timeouts = TimeoutConfig::builder()
-        .connect_timeout(Duration::from_secs(1))
+        .connect_timeout(CONNECTING)
         .operation_attempt_timeout(Duration::from_secs(2))
         .operation_timeout(Duration::from_secs(8))
         .build();
@@ -26,4 +32,27 @@ pub async fn load() -> SdkConfig {
         .retry_config(RetryConfig::standard().with_max_attempts(3))
         .load()
         .await
+}
+
+/// The same settings for calls that have effects: one attempt, which whoever calls limits in time.
+/// With `is_fresh` each call has a connection of its own: one that died while the process was
+/// frozen would leave open whether the call arrived.
+#[cfg(feature = "aws-effects")]
+pub fn for_effects(settings: &SdkConfig, is_fresh: bool) -> SdkConfig {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(CONNECTING)
+        .disable_operation_attempt_timeout()
+        .disable_operation_timeout()
+        .build();
+    let mut settings = settings
+        .to_builder()
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::disabled())
+        // It would break off answers that are merely slow.
+        .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+    if is_fresh {
+        let http = aws_smithy_http_client::Builder::new().pool_max_idle_per_host(0);
+        settings = settings.http_client(http.tls_provider(TLS).build_https());
+    }
+    settings.build()
 }

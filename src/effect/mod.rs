@@ -1,5 +1,7 @@
 //! Side effects that declare what may happen after a crash.
 
+#[cfg(feature = "aws-effects")]
+pub mod aws;
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;

@@ -5,7 +5,7 @@
 //! redirects are not followed.
 
 mod body;
-mod guard;
+pub(super) mod guard;
 
 use std::time::Duration;
 

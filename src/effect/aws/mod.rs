@@ -1,0 +1,79 @@
+//! The effects that call AWS: one request each, made from the payload, its failure told apart.
+//!
+//! A request that was never sent, or that AWS has throttled, has done nothing and is worth trying
+//! again. What AWS refuses (no such queue, no permission, a request it will not take) has done
+//! nothing and is terminal. A lost answer, no answer in time and an answer of 5xx leave open what
+//! has happened. Each attempt makes one request: the SDK repeats nothing by itself.
+
+pub mod eventbridge;
+mod failure;
+pub mod lambda;
+mod rehearsal;
+mod request;
+pub mod sns;
+pub mod sqs;
+mod text;
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::context::Context;
+use crate::error::HandlerError;
+use crate::protocol::EffectKey;
+
+pub use text::{InvalidTemplate, TextTemplate};
+
+/// What may happen after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarantee {
+    /// Sent again under the same key, which somebody at the other end knows.
+    Keyed {
+        /// For how long it is known there, if that is known here.
+        window: Option<Duration>,
+    },
+    /// Sent again.
+    AtLeastOnce,
+    /// Not sent again by itself.
+    AtMostOnce,
+}
+
+/// The attribute, or field, that carries the effect's key.
+pub const KEY: &str = "idempotency-key";
+
+/// For how long SQS and SNS remember a deduplication id.
+pub const FIFO_WINDOW: Duration = Duration::from_secs(300);
+
+impl Guarantee {
+    /// Runs the effect `name`. What it sends carries the key under each guarantee: who receives it
+    /// may tell copies apart by it.
+    async fn run<T, Fut>(
+        self,
+        context: &Context,
+        name: &str,
+        send: impl FnOnce(EffectKey) -> Fut,
+    ) -> Result<T, HandlerError>
+    where
+        T: Serialize + DeserializeOwned,
+        Fut: Future<Output = Result<T, HandlerError>>,
+    {
+        let effect = context.effect(name);
+        let key = EffectKey::new(context.id(), name, 0);
+        match self {
+            Self::Keyed { window: Some(window) } => effect.window(window).keyed(send).await,
+            Self::Keyed { window: None } => effect.keyed(send).await,
+            Self::AtLeastOnce => effect.at_least_once(|| send(key)).await,
+            Self::AtMostOnce => effect.at_most_once(|| send(key)).await,
+        }
+    }
+
+    fn is_keyed(self) -> bool {
+        matches!(self, Self::Keyed { .. })
+    }
+}
+
+/// Whether this queue or topic is first in, first out: its name says so.
+pub fn is_fifo(name: &str) -> bool {
+    name.ends_with(".fifo")
+}
