@@ -3,6 +3,8 @@
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;
+#[cfg(feature = "http")]
+pub(crate) mod template;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
