@@ -19,7 +19,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     // A handler is called with a context, which declares effects, which the service settles.
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
     ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
-    ("effect", &["protocol", "error", "payload", "secret", "context", "handler", "effect"]),
+    (
+        "effect",
+        &["protocol", "error", "payload", "secret", "store", "context", "handler", "effect"],
+    ),
     (
         "service",
         &[

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn faults(source: &str) -> String {
+pub(in crate::config) fn faults(source: &str) -> String {
     let mut faults = Faults::new(Path::new("jobs.toml"));
     let env = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
     parse(source, Path::new(""), &env, &mut faults);

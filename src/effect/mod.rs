@@ -3,6 +3,8 @@
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;
+#[cfg(feature = "jobs-file")]
+pub(crate) mod row;
 #[cfg(feature = "http")]
 pub(crate) mod template;
 

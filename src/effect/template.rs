@@ -1,6 +1,5 @@
 //! Text with `{field}` for the payload's top-level fields; `{{` and `}}` are braces.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::Value;
@@ -29,7 +28,7 @@ impl fmt::Display for InvalidTemplate {
     }
 }
 
-#[allow(dead_code, reason = "what urls do not use is for the other effects")]
+#[cfg_attr(not(feature = "jobs-file"), allow(dead_code, reason = "a url uses less"))]
 impl Template {
     /// Reads a template. What is not understood is refused, with its line if there are several.
     pub fn new(text: &str) -> Result<Self, InvalidTemplate> {
@@ -85,19 +84,24 @@ impl Template {
         }
     }
 
-    /// The text for this payload, each field written by `write`. `what` names it in errors, which
-    /// name the field and never its value.
-    pub fn fill(
+    /// The text for this payload. `what` names it in errors, which name the field and never its
+    /// value.
+    pub fn fill(&self, payload: &Payload, what: &str) -> Result<String, String> {
+        self.fill_with(payload, what, |value, filled| filled.push_str(value))
+    }
+
+    /// The same, each field's value written by `write`.
+    pub fn fill_with(
         &self,
         payload: &Payload,
         what: &str,
-        write: impl Fn(&str) -> Cow<'_, str>,
+        write: impl Fn(&str, &mut String),
     ) -> Result<String, String> {
         let mut filled = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => filled.push_str(text),
-                Part::Field(name) => filled.push_str(&write(&field_text(payload, name, what)?)),
+                Part::Field(name) => write(&field_text(payload, name, what)?, &mut filled),
             }
         }
         Ok(filled)
@@ -144,7 +148,7 @@ mod tests {
 
     fn filled(template: &str, body: &str) -> Result<String, String> {
         let template = Template::new(template).unwrap();
-        template.fill(&Payload::json(body).unwrap(), "text", |value| Cow::Owned(value.to_owned()))
+        template.fill(&Payload::json(body).unwrap(), "text")
     }
 
     #[test]

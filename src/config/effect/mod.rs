@@ -1,6 +1,7 @@
 //! What a job's table says of its effect, checked and made into a job: one file for each effect.
 
 mod http;
+mod row;
 
 use std::ops::Range;
 use std::path::Path;
@@ -20,7 +21,7 @@ pub(super) use http::header;
 type Make = fn(Fields<'_>, &Common<'_>) -> Result<Job, Wrong>;
 
 /// The effects of this build, by name.
-const EFFECTS: &[(&str, Make)] = &[("http", http::job)];
+const EFFECTS: &[(&str, Make)] = &[("http", http::job), ("row", row::job)];
 
 /// What is known of a guarantee that some effect gives.
 const GUARANTEES: [&str; 5] =
