@@ -22,8 +22,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "effect",
         &[
-            "protocol", "runtime", "error", "payload", "sdk", "secret", "context", "handler",
-            "effect",
+            "protocol", "runtime", "error", "payload", "sdk", "secret", "store", "context",
+            "handler", "effect",
         ],
     ),
     (

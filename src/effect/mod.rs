@@ -1,10 +1,14 @@
 //! Side effects that declare what may happen after a crash.
 
 #[cfg(feature = "aws-effects")]
-pub mod aws;
+pub(crate) mod aws;
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;
+#[cfg(feature = "jobs-file")]
+pub(crate) mod row;
+#[cfg(feature = "http")]
+pub(crate) mod template;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;

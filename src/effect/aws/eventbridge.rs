@@ -106,7 +106,8 @@ impl EventBridgeEffect {
             .detail_type(&self.detail_type)
             .detail(detail)
             .build();
-        let request = |sent| client.put_events().entries(entry).customize().interceptor(sent).send();
+        let request =
+            |sent| client.put_events().entries(entry).customize().interceptor(sent).send();
         let answer = asked.send(context, self.timeout, request).await?;
         // An answer of 200 may have refused the only entry.
         let entry = answer.entries.unwrap_or_default().into_iter().next();

@@ -159,7 +159,7 @@ fn is_unconnected(error: &(dyn StdError + 'static)) -> bool {
 fn causes<'a>(
     error: &'a (dyn StdError + 'static),
 ) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error: &'a (dyn StdError + 'static)| error.source())
+    std::iter::successors(Some(error), |error| (*error).source())
 }
 
 #[cfg(test)]

@@ -23,8 +23,6 @@ use crate::context::Context;
 use crate::error::HandlerError;
 use crate::protocol::EffectKey;
 
-pub use text::{InvalidTemplate, TextTemplate};
-
 /// What may happen after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Guarantee {

@@ -11,8 +11,8 @@ use aws_sdk_sqs::config::{ConfigBag, Intercept, RuntimeComponents};
 use aws_sdk_sqs::error::{BoxError, ProvideErrorMetadata, SdkError};
 use tokio::sync::OnceCell;
 
-use super::failure::{Asked, nothing_happened, told_apart, unanswered};
 use super::Guarantee;
+use super::failure::{Asked, nothing_happened, told_apart, unanswered};
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::runtime::before;

@@ -15,8 +15,9 @@ use super::failure::Asked;
 use super::rehearsal::rehearsed;
 use super::request::{Lazy, region_of};
 use super::text::{group, subject};
-use super::{Guarantee, KEY, TextTemplate, is_fifo};
+use super::{Guarantee, KEY, is_fifo};
 use crate::context::Context;
+use crate::effect::template::Template;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
 use crate::payload::Payload;
@@ -32,9 +33,9 @@ pub struct SnsEffect {
     /// The topic.
     pub topic_arn: String,
     /// The subject of the mails that the topic may send.
-    pub subject: Option<TextTemplate>,
+    pub subject: Option<Template>,
     /// The message group; a FIFO topic needs one.
-    pub group: Option<TextTemplate>,
+    pub group: Option<Template>,
     /// The attribute `job`, for a worker like this at the other end.
     pub job: Option<String>,
     /// What may happen after a crash.

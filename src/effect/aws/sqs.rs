@@ -15,8 +15,9 @@ use super::failure::Asked;
 use super::rehearsal::rehearsed;
 use super::request::Lazy;
 use super::text::group;
-use super::{Guarantee, KEY, TextTemplate, is_fifo};
+use super::{Guarantee, KEY, is_fifo};
 use crate::context::Context;
+use crate::effect::template::Template;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
 use crate::protocol::EffectKey;
@@ -31,7 +32,7 @@ pub struct SqsEffect {
     /// The queue.
     pub queue_url: String,
     /// The message group; a FIFO queue needs one.
-    pub group: Option<TextTemplate>,
+    pub group: Option<Template>,
     /// The attribute `job`, for a worker like this at the other end.
     pub job: Option<String>,
     /// What may happen after a crash.
