@@ -164,8 +164,14 @@ fn causes<'a>(
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::super::request::Sent;
     use super::*;
     use crate::protocol::Failure;
+    use crate::runtime::{Task, spawn};
+    use crate::sdk;
 
     const ASKED: Asked<'_> = Asked { action: "sqs:SendMessage", target: "a-queue" };
 
@@ -201,5 +207,84 @@ mod tests {
         let error = refused(&ASKED, "AccessDeniedException", Some(403));
         let text = error.message();
         assert!(text.contains("allow the worker sqs:SendMessage") && text.contains("a-queue"));
+    }
+
+    /// What becomes of a request to an endpoint like this one: the error's text, and whether trying
+    /// again may help.
+    async fn asked_at(endpoint: String, has_credentials: bool) -> (String, bool) {
+        let mut settings = sdk::for_effects(&sdk::load().await, true).into_builder();
+        if !has_credentials {
+            settings.set_credentials_provider(None);
+        }
+        let mut settings = aws_sdk_sqs::config::Builder::from(&settings.build());
+        settings.set_endpoint_url(Some(endpoint));
+        let sqs = aws_sdk_sqs::Client::from_conf(settings.build());
+        let sent = Sent::default();
+        let message = sqs.send_message().queue_url("http://localhost/0/q").message_body("x");
+        let error = message.customize().interceptor(sent.clone()).send().await.unwrap_err();
+        let error = told_apart(&ASKED, &error, sent.is_set());
+        (error.message().to_owned(), error.failure() == &Failure::Retryable)
+    }
+
+    /// Listens, takes one request, and answers `answer`, or hangs up.
+    async fn endpoint(answer: Option<&'static str>) -> (String, Task<()>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = spawn(async move {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut seen = Vec::new();
+            while !seen.ends_with(b"}") {
+                assert_ne!(connection.read_buf(&mut seen).await.unwrap(), 0);
+            }
+            if let Some(answer) = answer {
+                connection.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (url, serving)
+    }
+
+    #[tokio::test]
+    async fn without_a_connection_nothing_has_happened() {
+        // The port is free again once the listener is gone.
+        let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        for host in ["127.0.0.1", "no-such-host.invalid"] {
+            let (text, is_retryable) = asked_at(format!("http://{host}:{port}"), true).await;
+            assert!(text.contains("no connection to AWS could be made") && is_retryable, "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_credentials_nothing_is_sent() {
+        let (text, is_retryable) = asked_at("http://127.0.0.1:9".to_owned(), false).await;
+        assert!(text.contains("could not be sent") && is_retryable, "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_request_whose_answer_is_lost_may_have_happened() {
+        let broken = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
+        for answer in [None, Some("HTTP/1.1 200 OK\r\nconte"), Some(broken)] {
+            let (url, _serving) = endpoint(answer).await;
+            let (text, is_retryable) = asked_at(url, true).await;
+            assert!(text.contains("it may have happened") && is_retryable, "{answer:?}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_with_an_error_is_told_apart_by_what_it_says() {
+        for (status, code, is_wanted_again) in [
+            ("400 Bad", "com.amazonaws.sqs#QueueDoesNotExist", false),
+            ("400 Bad", "com.amazonaws.sqs#RequestThrottled", true),
+            ("403 No", "AccessDeniedException", false),
+            ("429 Slow", "TooManyRequestsException", true),
+            ("500 Oops", "InternalError", true),
+        ] {
+            let body = format!("{{\"__type\":\"{code}\",\"message\":\"4242\"}}");
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+            let (url, _serving) = endpoint(Some(answer.leak())).await;
+            let (text, is_retryable) = asked_at(url, true).await;
+            assert_eq!(is_retryable, is_wanted_again, "{code}: {text}");
+            assert!(!text.contains("4242"), "{text}");
+        }
     }
 }

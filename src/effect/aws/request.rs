@@ -68,6 +68,12 @@ impl<C: Clone> Lazy<C> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sent(Arc<AtomicBool>);
 
+impl Sent {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 impl Intercept for Sent {
     fn name(&self) -> &'static str {
         "Sent"
@@ -99,7 +105,7 @@ impl Asked<'_> {
         let sent = Sent::default();
         let until = context.stop().min(context.now() + timeout);
         let answered = before(context.clock(), until, request(sent.clone())).await;
-        let is_sent = sent.0.load(Ordering::SeqCst);
+        let is_sent = sent.is_set();
         match answered {
             Some(Ok(answer)) => Ok(answer),
             Some(Err(error)) => Err(told_apart(self, &error, is_sent)),
