@@ -143,7 +143,7 @@ fn attribute<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
     message.message_attributes.as_ref()?.get(name)?.string_value.as_deref()
 }
 
-fn system<'a>(message: &'a Message, name: MessageSystemAttributeName) -> Option<&'a str> {
+fn system(message: &Message, name: MessageSystemAttributeName) -> Option<&str> {
     message.attributes.as_ref()?.get(&name).map(String::as_str)
 }
 
@@ -320,7 +320,7 @@ fn a_guarantee_out_of_reach_is_a_fault_that_names_those_within_and_why() {
         (format!("{fifo}{keyed}key_window = \"1h\""), "five minutes"),
         (format!("{standard}guarantee = \"reconcile\""), "cannot give guarantee \"reconcile\""),
         (format!("{function}guarantee = \"transactional\""), "\"keyed\" (the function runs"),
-        (format!("{function}"), "no guarantee is named"),
+        (function.to_owned(), "no guarantee is named"),
         (format!("{function}guarantee = \"at-least-once\"\nkey_window = \"1h\""), "go with"),
         (format!("{function}{keyed}key_window = \"99d\""), "is shorter than key_window"),
         (

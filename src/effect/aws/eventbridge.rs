@@ -74,7 +74,8 @@ impl EventBridgeEffect {
             None => Some(self.client.get(&context, self.guarantee, |sdk| self.client(sdk)).await?),
         };
         let put = |key| self.put(&context, client, key, fields);
-        let put: Put = self.guarantee.run(&context, NAME, put).await?;
+        let request = payload.canonical();
+        let put: Put = self.guarantee.run(&context, NAME, request.as_bytes(), put).await?;
         Ok(Reply::of(&put))
     }
 
@@ -153,12 +154,15 @@ fn fields(payload: &Payload) -> Result<Map<String, Value>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Said;
 
     #[test]
     fn an_entry_that_is_refused_has_done_nothing_and_one_that_failed_inside_may_have() {
         let asked = Asked { action: "events:PutEvents", target: "bus" };
-        let is_rejected = |code| refused(&asked, code, status_of(code)).is_rejection();
-        assert!(is_rejected("MalformedDetail") && is_rejected("NotAuthorizedForSourceException"));
-        assert!(!is_rejected("InternalFailure") && !is_rejected("ThrottlingException"));
+        let said = |code| refused(&asked, code, status_of(code)).said();
+        for code in ["MalformedDetail", "NotAuthorizedForSourceException", "ThrottlingException"] {
+            assert_eq!(said(code), Said::NotSent, "{code}");
+        }
+        assert_eq!(said("InternalFailure"), Said::Nothing);
     }
 }

@@ -18,7 +18,13 @@ pub(super) struct Asked<'a> {
 
 /// Nothing has happened, for certain, and trying again may help.
 pub(super) fn nothing_happened(message: impl std::fmt::Display) -> HandlerError {
-    HandlerError::retryable(message)
+    HandlerError::retryable(message).not_sent()
+}
+
+/// Nothing has happened, for certain, and trying again as it is cannot help. No rejection in the
+/// sense of [`HandlerError::rejected`]: AWS remembers none under a key, so the key stays the same.
+pub(super) fn not_taken(message: impl std::fmt::Display) -> HandlerError {
+    HandlerError::terminal(message).not_sent()
 }
 
 /// What AWS says when it was too busy to begin, or could not yet.
@@ -84,14 +90,14 @@ pub(super) fn refused(asked: &Asked<'_>, code: &str, status: Option<u16>) -> Han
         return nothing_happened(message);
     }
     if NOT_ALLOWED.contains(&code) {
-        return HandlerError::rejected(format!("{message}; allow the worker {action} on it"));
+        return not_taken(format!("{message}; allow the worker {action} on it"));
     }
     if NOT_THERE.contains(&code) {
         let remedy = "correct the jobs file, or make it, then redrive";
-        return HandlerError::rejected(format!("{message}; {remedy}"));
+        return not_taken(format!("{message}; {remedy}"));
     }
     match status {
-        Some(400..=407 | 409..=499) => HandlerError::rejected(message),
+        Some(400..=407 | 409..=499) => not_taken(message),
         _ => HandlerError::retryable(message),
     }
 }
@@ -119,7 +125,7 @@ where
         }
         // What the request lacks it will lack the next time, too.
         SdkError::ConstructionFailure(_) => {
-            HandlerError::rejected(format!("{action} on {target:?}: {}", beneath(error)))
+            not_taken(format!("{action} on {target:?}: {}", beneath(error)))
         }
         _ if !is_sent => {
             let why = beneath(error);
@@ -169,25 +175,25 @@ mod tests {
 
     use super::super::request::Sent;
     use super::*;
-    use crate::protocol::Failure;
+    use crate::protocol::{Failure, Said};
     use crate::runtime::{Task, spawn};
     use crate::sdk;
 
     const ASKED: Asked<'_> = Asked { action: "sqs:SendMessage", target: "a-queue" };
 
-    /// Whether trying again may help, and whether nothing has happened and cannot.
+    /// Whether trying again may help, and whether nothing has happened for certain.
     fn ends(code: &str, status: Option<u16>) -> (bool, bool) {
         let error = refused(&ASKED, code, status);
-        (error.failure() == &Failure::Retryable, error.is_rejection())
+        (error.failure() == &Failure::Retryable, error.said() == Said::NotSent)
     }
 
     #[test]
     fn what_is_not_now_is_worth_trying_again_and_what_is_refused_is_not() {
         for (code, status, expected) in [
-            ("TooManyRequestsException", Some(429), (true, false)),
-            ("RequestThrottled", Some(400), (true, false)),
-            ("ThrottlingException", None, (true, false)),
-            ("ExpiredTokenException", Some(403), (true, false)),
+            ("TooManyRequestsException", Some(429), (true, true)),
+            ("RequestThrottled", Some(400), (true, true)),
+            ("ThrottlingException", None, (true, true)),
+            ("ExpiredTokenException", Some(403), (true, true)),
             ("AccessDeniedException", Some(403), (false, true)),
             ("AWS.SimpleQueueService.NonExistentQueue", Some(400), (false, true)),
             ("ResourceNotFoundException", Some(404), (false, true)),
@@ -209,9 +215,9 @@ mod tests {
         assert!(text.contains("allow the worker sqs:SendMessage") && text.contains("a-queue"));
     }
 
-    /// What becomes of a request to an endpoint like this one: the error's text, and whether trying
-    /// again may help.
-    async fn asked_at(endpoint: String, has_credentials: bool) -> (String, bool) {
+    /// What becomes of a request to an endpoint like this one: the error's text, whether trying again
+    /// may help, and whether nothing has happened for certain.
+    async fn asked_at(endpoint: String, has_credentials: bool) -> (String, (bool, bool)) {
         let mut settings = sdk::for_effects(&sdk::load().await, true).into_builder();
         if !has_credentials {
             settings.set_credentials_provider(None);
@@ -223,7 +229,8 @@ mod tests {
         let message = sqs.send_message().queue_url("http://localhost/0/q").message_body("x");
         let error = message.customize().interceptor(sent.clone()).send().await.unwrap_err();
         let error = told_apart(&ASKED, &error, sent.is_set());
-        (error.message().to_owned(), error.failure() == &Failure::Retryable)
+        let is_retryable = error.failure() == &Failure::Retryable;
+        (error.message().to_owned(), (is_retryable, error.said() == Said::NotSent))
     }
 
     /// Listens, takes one request, and answers `answer`, or hangs up.
@@ -248,15 +255,17 @@ mod tests {
         // The port is free again once the listener is gone.
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         for host in ["127.0.0.1", "no-such-host.invalid"] {
-            let (text, is_retryable) = asked_at(format!("http://{host}:{port}"), true).await;
-            assert!(text.contains("no connection to AWS could be made") && is_retryable, "{text}");
+            let (text, ends) = asked_at(format!("http://{host}:{port}"), true).await;
+            assert!(text.contains("no connection to AWS could be made"), "{text}");
+            assert_eq!(ends, (true, true));
         }
     }
 
     #[tokio::test]
     async fn without_credentials_nothing_is_sent() {
-        let (text, is_retryable) = asked_at("http://127.0.0.1:9".to_owned(), false).await;
-        assert!(text.contains("could not be sent") && is_retryable, "{text}");
+        let (text, ends) = asked_at("http://127.0.0.1:9".to_owned(), false).await;
+        assert!(text.contains("could not be sent"), "{text}");
+        assert_eq!(ends, (true, true));
     }
 
     #[tokio::test]
@@ -264,26 +273,27 @@ mod tests {
         let broken = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{";
         for answer in [None, Some("HTTP/1.1 200 OK\r\nconte"), Some(broken)] {
             let (url, _serving) = endpoint(answer).await;
-            let (text, is_retryable) = asked_at(url, true).await;
-            assert!(text.contains("it may have happened") && is_retryable, "{answer:?}: {text}");
+            let (text, ends) = asked_at(url, true).await;
+            assert!(text.contains("it may have happened"), "{answer:?}: {text}");
+            assert_eq!(ends, (true, false), "{answer:?}");
         }
     }
 
     #[tokio::test]
     async fn an_answer_with_an_error_is_told_apart_by_what_it_says() {
-        for (status, code, is_wanted_again) in [
-            ("400 Bad", "com.amazonaws.sqs#QueueDoesNotExist", false),
-            ("400 Bad", "com.amazonaws.sqs#RequestThrottled", true),
-            ("403 No", "AccessDeniedException", false),
-            ("429 Slow", "TooManyRequestsException", true),
-            ("500 Oops", "InternalError", true),
+        for (status, code, expected) in [
+            ("400 Bad", "com.amazonaws.sqs#QueueDoesNotExist", (false, true)),
+            ("400 Bad", "com.amazonaws.sqs#RequestThrottled", (true, true)),
+            ("403 No", "AccessDeniedException", (false, true)),
+            ("429 Slow", "TooManyRequestsException", (true, true)),
+            ("500 Oops", "InternalError", (true, false)),
         ] {
             let body = format!("{{\"__type\":\"{code}\",\"message\":\"4242\"}}");
             let length = body.len();
             let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
             let (url, _serving) = endpoint(Some(answer.leak())).await;
-            let (text, is_retryable) = asked_at(url, true).await;
-            assert_eq!(is_retryable, is_wanted_again, "{code}: {text}");
+            let (text, ends) = asked_at(url, true).await;
+            assert_eq!(ends, expected, "{code}: {text}");
             assert!(!text.contains("4242"), "{text}");
         }
     }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Guarantee;
-use super::failure::Asked;
+use super::failure::{Asked, not_taken};
 use super::rehearsal::rehearsed;
 use super::request::{Lazy, region_of};
 use crate::context::Context;
@@ -94,6 +94,7 @@ impl LambdaEffect {
 
     /// Runs the effect for one call.
     pub async fn run(&self, Call { payload, context }: Call) -> Result<Reply, HandlerError> {
+        let request = payload.canonical();
         let raw;
         let payload = match payload.value() {
             Some(value) => value,
@@ -107,7 +108,7 @@ impl LambdaEffect {
             None => Some(self.client.get(&context, self.guarantee, |sdk| self.client(sdk)).await?),
         };
         let invoke = |key| self.invoke(&context, client, key, payload);
-        let _: Answer = self.guarantee.run(&context, NAME, invoke).await?;
+        let _: Answer = self.guarantee.run(&context, NAME, request.as_bytes(), invoke).await?;
         Ok(Reply::of(&Done { status: 200 }))
     }
 
@@ -133,7 +134,7 @@ impl LambdaEffect {
             attempt: context.attempt(),
             payload,
         };
-        let event = serde_json::to_string(&event).map_err(HandlerError::rejected)?;
+        let event = serde_json::to_string(&event).map_err(not_taken)?;
         let Some(client) = client else {
             return self.rehearse(context, &key, event).await;
         };
@@ -217,7 +218,7 @@ fn seconds(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Failure;
+    use crate::protocol::{Failure, Said};
 
     fn output(payload: &str) -> InvokeOutput {
         InvokeOutput::builder().status_code(200).payload(Blob::new(payload)).build()
@@ -238,7 +239,8 @@ mod tests {
         ] {
             let said = serde_json::json!({ "errorType": name, "errorMessage": text });
             let error = failed("charge", &output(&said.to_string()));
-            assert_eq!((error.failure(), error.is_rejection()), (&failure, is_rejection), "{name}");
+            let said = if is_rejection { Said::Rejected } else { Said::Nothing };
+            assert_eq!((error.failure(), error.said()), (&failure, said), "{name}");
             assert!(error.message().contains(name) && error.message().contains(text));
         }
     }

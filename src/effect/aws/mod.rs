@@ -44,19 +44,20 @@ pub const KEY: &str = "idempotency-key";
 pub const FIFO_WINDOW: Duration = Duration::from_secs(300);
 
 impl Guarantee {
-    /// Runs the effect `name`. What it sends carries the key under each guarantee: who receives it
+    /// Runs the effect `name`, whose `request` is this. What it sends carries the key under each guarantee: who receives it
     /// may tell copies apart by it.
     async fn run<T, Fut>(
         self,
         context: &Context,
         name: &str,
+        request: &[u8],
         send: impl FnOnce(EffectKey) -> Fut,
     ) -> Result<T, HandlerError>
     where
         T: Serialize + DeserializeOwned,
         Fut: Future<Output = Result<T, HandlerError>>,
     {
-        let effect = context.effect(name);
+        let effect = context.effect(name).request_bytes(request);
         let key = EffectKey::new(context.id(), name, 0);
         match self {
             Self::Keyed { window: Some(window) } => effect.window(window).keyed(send).await,

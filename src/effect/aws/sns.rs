@@ -11,7 +11,7 @@ use aws_sdk_sns::config::Region;
 use aws_sdk_sns::types::MessageAttributeValue;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Asked;
+use super::failure::{Asked, not_taken};
 use super::rehearsal::rehearsed;
 use super::request::{Lazy, region_of};
 use super::text::{group, subject};
@@ -78,8 +78,10 @@ impl SnsEffect {
             Some(_) => None,
             None => Some(self.client.get(&context, self.guarantee, |sdk| self.client(sdk)).await?),
         };
+        let request = message.body.clone();
         let publish = |key| self.publish(&context, client, key, message);
-        let published: Published = self.guarantee.run(&context, NAME, publish).await?;
+        let published: Published =
+            self.guarantee.run(&context, NAME, request.as_bytes(), publish).await?;
         Ok(Reply::of(&published))
     }
 
@@ -111,7 +113,7 @@ impl SnsEffect {
         let asked = Asked { action: "sns:Publish", target: &self.topic_arn };
         let attribute = |value: &str| {
             let value = MessageAttributeValue::builder().data_type("String").string_value(value);
-            value.build().map_err(HandlerError::rejected)
+            value.build().map_err(not_taken)
         };
         let mut message = client
             .publish()

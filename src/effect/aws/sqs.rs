@@ -11,7 +11,7 @@ use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use serde::{Deserialize, Serialize};
 
-use super::failure::Asked;
+use super::failure::{Asked, not_taken};
 use super::rehearsal::rehearsed;
 use super::request::Lazy;
 use super::text::group;
@@ -75,8 +75,9 @@ impl SqsEffect {
             Some(_) => None,
             None => Some(self.client.get(&context, self.guarantee, |sdk| self.client(sdk)).await?),
         };
+        let request = message.body.clone();
         let send = |key| self.send(&context, client, key, message);
-        let sent: Sent = self.guarantee.run(&context, NAME, send).await?;
+        let sent: Sent = self.guarantee.run(&context, NAME, request.as_bytes(), send).await?;
         Ok(Reply::of(&sent))
     }
 
@@ -102,7 +103,7 @@ impl SqsEffect {
         let asked = Asked { action: "sqs:SendMessage", target: &self.queue_url };
         let attribute = |value: &str| {
             let value = MessageAttributeValue::builder().data_type("String").string_value(value);
-            value.build().map_err(HandlerError::rejected)
+            value.build().map_err(not_taken)
         };
         let mut message = client
             .send_message()

@@ -120,8 +120,8 @@ impl UrlTemplate {
         }
     }
 
-    /// The URL for this payload; each field percent-encoded.
-    pub(super) fn fill(&self, payload: &Payload) -> Result<Url, String> {
+    /// The URL for this payload; each field percent-encoded. What is `named` is none of its fields.
+    pub(super) fn fill(&self, payload: &Payload, named: &[(&str, &str)]) -> Result<Url, String> {
         let mut text = String::new();
         let mut is_path = true;
         for part in self.0.parts() {
@@ -131,7 +131,10 @@ impl UrlTemplate {
                     text.push_str(part);
                 }
                 Part::Field(name) => {
-                    let value = field_text(payload, name, "url")?;
+                    let value = match named.iter().find(|(known, _)| known == name) {
+                        Some((_, value)) => (*value).to_owned(),
+                        None => field_text(payload, name, "url")?,
+                    };
                     // A URL's parser would walk up the path.
                     if value == "." || value == ".." {
                         return Err(format!(
@@ -191,15 +194,15 @@ mod tests {
     #[test]
     fn fields_are_percent_encoded_and_stay_in_their_place() {
         let url = UrlTemplate::new("https://api.example.com/u/{id}?n={n}").unwrap();
-        let filled = url.fill(&payload(r#"{"id":"a/../b?x=1#y","n":5}"#)).unwrap();
+        let filled = url.fill(&payload(r#"{"id":"a/../b?x=1#y","n":5}"#), &[]).unwrap();
         assert_eq!(filled.as_str(), "https://api.example.com/u/a%2F..%2Fb%3Fx%3D1%23y?n=5");
-        assert!(url.fill(&payload(r#"{"id":"..","n":5}"#)).is_err());
+        assert!(url.fill(&payload(r#"{"id":"..","n":5}"#), &[]).is_err());
         // Nothing in a path is another path, as the whole list is not one of its entries.
-        assert!(url.fill(&payload(r#"{"id":"","n":5}"#)).is_err());
-        let filled = url.fill(&payload(r#"{"id":"a","n":""}"#)).unwrap();
+        assert!(url.fill(&payload(r#"{"id":"","n":5}"#), &[]).is_err());
+        let filled = url.fill(&payload(r#"{"id":"a","n":""}"#), &[]).unwrap();
         assert_eq!(filled.as_str(), "https://api.example.com/u/a?n=");
-        assert!(url.fill(&payload(r#"{"n":5}"#)).is_err());
-        assert!(url.fill(&payload(r#"{"id":{},"n":5}"#)).is_err());
+        assert!(url.fill(&payload(r#"{"n":5}"#), &[]).is_err());
+        assert!(url.fill(&payload(r#"{"id":{},"n":5}"#), &[]).is_err());
     }
 
     #[test]
