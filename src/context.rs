@@ -4,15 +4,14 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Mutex;
 
 use crate::effect::Effect;
 use crate::error::{Error, ErrorKind, HandlerError};
 use crate::protocol::{
-    ConditionalWrite, EffectKey, EffectRecord, EffectState, FencingToken, Held, IdempotencyKey,
-    RecordId, Timestamp, keep_effects,
+    Begin, ConditionalWrite, EffectClass, EffectRecord, EffectState, FencingToken, Fingerprint,
+    Held, IdempotencyKey, RecordId, Timestamp, after_error, begin, keep_effects,
 };
 use crate::runtime::Clock;
 use crate::service::{Commits, Settled};
@@ -59,11 +58,12 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    fn intend(&mut self, name: &str, generation: u64, now: Timestamp) {
-        let state = EffectState::Intent;
-        let intent = EffectRecord { state, generation, first_sent: now, result: None };
-        self.held.effects.insert(name.to_owned(), intent);
-        self.has_unwritten_effects = true;
+    /// Notes what is to be written of effect `name`.
+    fn note(&mut self, name: &str, record: Option<EffectRecord>) {
+        if let Some(record) = record {
+            self.held.effects.insert(name.to_owned(), record);
+            self.has_unwritten_effects = true;
+        }
     }
 
     /// Writes the effects that are not written yet. Answers false if the claim is lost.
@@ -105,30 +105,6 @@ impl Journal {
             }
         }
     }
-}
-
-/// What must be heeded and written before an effect begins.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Plan {
-    /// For how long the provider remembers a key.
-    pub window: Option<Duration>,
-    /// Whether the record says beforehand that the effect may be under way.
-    pub has_intent: bool,
-}
-
-/// How an effect begins.
-pub(crate) enum Begin {
-    /// It is done already; its result.
-    Done(String),
-    /// Run it under this key.
-    Run(EffectKey),
-    /// An earlier attempt may have run it, under this key, and did not live to say so.
-    Open {
-        /// The key.
-        key: EffectKey,
-        /// When it was begun.
-        first_sent: Timestamp,
-    },
 }
 
 impl Context {
@@ -210,8 +186,13 @@ impl Context {
     }
 
     /// Begins effect `name`. What earlier effects of this attempt answered is written first, so
-    /// that a crash in this one does not run those again; with it goes the intent, if there is one.
-    pub(crate) async fn begin(&self, name: &str, plan: Plan) -> Result<Begin, HandlerError> {
+    /// that a crash in this one does not run those again; with it goes what is known of this one.
+    pub(crate) async fn begin(
+        &self,
+        name: &str,
+        class: EffectClass,
+        request: Option<&Fingerprint>,
+    ) -> Result<Begin, HandlerError> {
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
         if !journal.begun.insert(name.to_owned()) {
@@ -219,49 +200,49 @@ impl Context {
                 "effect {name:?} was begun twice in one attempt; give each effect its own name"
             )));
         }
-        let before = journal.held.effects.get(name);
-        if let Some(EffectRecord { state: EffectState::Done, result: Some(result), .. }) = before {
-            return Ok(Begin::Done(result.clone()));
-        }
         let now = self.clock().now();
-        let is_rerun = journal.held.token > FencingToken(1);
-        if is_rerun && plan.window.is_some_and(|window| now > journal.held.created_at + window) {
-            return Err(HandlerError::unknown(format!(
-                "effect {name:?} may have been sent before, and the provider's key window is over: \
-                 look it up at the provider"
-            )));
+        let (begun, record) = begin(&journal.held, name, class, request, now);
+        match begun {
+            Begin::Run { .. } => self.start(journal, name, class, record).await?,
+            _ => journal.note(name, record),
         }
-        if now >= self.stop() {
+        Ok(begun)
+    }
+
+    /// Begins effect `name` once more in this attempt, after its provider was asked.
+    pub(crate) async fn begin_again(
+        &self,
+        name: &str,
+        class: EffectClass,
+    ) -> Result<(), HandlerError> {
+        let mut journal = self.attempt.journal.lock().await;
+        let journal = journal.as_mut().ok_or_else(is_over)?;
+        let state = match class {
+            EffectClass::Intended => EffectState::Intent,
+            _ => EffectState::Sent,
+        };
+        let first_sent = self.clock().now();
+        let record = journal.held.effects.get(name).cloned();
+        let record = record.map(|old| EffectRecord { state, first_sent, result: None, ..old });
+        self.start(journal, name, class, record).await
+    }
+
+    async fn start(
+        &self,
+        journal: &mut Journal,
+        name: &str,
+        class: EffectClass,
+        record: Option<EffectRecord>,
+    ) -> Result<(), HandlerError> {
+        if self.now() >= self.stop() {
             return Err(HandlerError::cancelled(format!(
                 "no time is left to begin effect {name:?}"
             )));
         }
-        if plan.has_intent {
-            let generation = match before {
-                Some(EffectRecord { state: EffectState::Intent, first_sent, .. }) => {
-                    let key = journal.held.effect_key(name);
-                    return Ok(Begin::Open { key, first_sent: *first_sent });
-                }
-                // Providers replay a rejection under its key.
-                Some(EffectRecord { state: EffectState::Rejected, generation, .. }) => {
-                    generation.saturating_add(1)
-                }
-                Some(effect) => effect.generation,
-                None => 0,
-            };
-            journal.intend(name, generation, now);
-        }
-        self.write_effects(journal).await?;
-        Ok(Begin::Run(journal.held.effect_key(name)))
-    }
-
-    /// Records anew, before it is sent again, that effect `name` may be under way from now on.
-    pub(crate) async fn intend_again(&self, name: &str) -> Result<(), HandlerError> {
-        let mut journal = self.attempt.journal.lock().await;
-        let journal = journal.as_mut().ok_or_else(is_over)?;
-        let generation = journal.held.effects.get(name).map_or(0, |effect| effect.generation);
-        journal.intend(name, generation, self.clock().now());
-        self.write_effects(journal).await
+        // That a keyed effect is under way is worth no write of its own, and goes with any other.
+        let is_owed = journal.has_unwritten_effects || class == EffectClass::Intended;
+        journal.note(name, record);
+        if is_owed { self.write_effects(journal).await } else { Ok(()) }
     }
 
     async fn write_effects(&self, journal: &mut Journal) -> Result<(), HandlerError> {
@@ -275,12 +256,17 @@ impl Context {
         }
     }
 
-    /// Remembers that the provider refused effect `name` for certain.
-    pub(crate) async fn rejected(&self, name: &str) -> Result<(), HandlerError> {
+    /// Remembers what an error says of effect `name`.
+    pub(crate) async fn failed(
+        &self,
+        name: &str,
+        error: &HandlerError,
+        was_sent: bool,
+    ) -> Result<(), HandlerError> {
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
         if let Some(effect) = journal.held.effects.get_mut(name) {
-            effect.state = EffectState::Rejected;
+            effect.state = after_error(effect.state, error.said(), error.is_final(), was_sent);
             journal.has_unwritten_effects = true;
         }
         Ok(())
@@ -296,11 +282,13 @@ impl Context {
     ) -> Result<(), HandlerError> {
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
-        let generation = journal.held.effects.get(name).map_or(0, |effect| effect.generation);
-        let effect =
-            EffectRecord { state: EffectState::Done, generation, first_sent: begun, result };
-        journal.held.effects.insert(name.to_owned(), effect);
-        journal.has_unwritten_effects = true;
+        let before = journal.held.effects.get(name);
+        let generation = before.map_or(0, |effect| effect.generation);
+        let sent = before.filter(|effect| effect.state.may_have_happened());
+        let first_sent = sent.map_or(begun, |effect| effect.first_sent);
+        let state = EffectState::Done;
+        let done = EffectRecord { state, generation, first_sent, request: None, result };
+        journal.note(name, Some(done));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use crate::protocol::{Failure, RecordId};
+use crate::protocol::{Failure, RecordId, Said};
 
 /// Any error, boxed.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -127,12 +127,12 @@ impl StdError for Error {
 pub struct HandlerError {
     failure: Failure,
     message: String,
-    is_rejection: bool,
+    said: Said,
 }
 
 impl HandlerError {
     fn new(failure: Failure, message: impl fmt::Display) -> Self {
-        Self { failure, message: message.to_string(), is_rejection: false }
+        Self { failure, message: message.to_string(), said: Said::Nothing }
     }
 
     /// Worth trying again by the job's policy.
@@ -150,14 +150,33 @@ impl HandlerError {
         Self::new(Failure::Terminal, message)
     }
 
-    /// The provider refused for certain: nothing happened, and trying again as it is cannot help. Of
-    /// an effect with a recorded intent this closes the intent; a later redrive runs it anew.
+    /// The provider refused for certain, as with a declined card: under this key nothing was done,
+    /// and trying again as it is cannot help. A later redrive runs the effect anew, under a new key.
     pub fn rejected(message: impl fmt::Display) -> Self {
-        Self { is_rejection: true, ..Self::terminal(message) }
+        Self { said: Said::Rejected, ..Self::terminal(message) }
     }
 
-    pub(crate) fn is_rejection(&self) -> bool {
-        self.is_rejection
+    /// The provider knows the key with another request. Where the effect may have been sent before,
+    /// that ends as unknown; else as [rejected](Self::rejected).
+    pub fn mismatch(message: impl fmt::Display) -> Self {
+        Self { said: Said::Mismatch, ..Self::terminal(message) }
+    }
+
+    /// Adds that this request did nothing, for certain, as with a refused connection or a throttle:
+    /// an effect that must not run twice may then run again. Of an earlier request under the same
+    /// key it says nothing.
+    #[must_use]
+    pub fn not_sent(self) -> Self {
+        Self { said: Said::NotSent, ..self }
+    }
+
+    pub(crate) fn said(&self) -> Said {
+        self.said
+    }
+
+    /// Whether trying again cannot help.
+    pub(crate) fn is_final(&self) -> bool {
+        self.failure == Failure::Terminal
     }
 
     /// It cannot be known whether the effect happened. The record is parked for a person, and the

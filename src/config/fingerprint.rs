@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 
-use super::jobs_file::JobTable;
 use crate::handler::Job;
 
 #[derive(Deserialize)]
@@ -12,24 +11,23 @@ pub(super) enum FingerprintText {
     Word(String),
 }
 
-impl JobTable {
+impl FingerprintText {
     /// The job, comparing what its table says.
-    pub fn compared(&self, job: Job) -> Result<Job, String> {
-        match &self.fingerprint {
-            None => Ok(job),
-            Some(FingerprintText::Word(word)) if word == "off" => Ok(job.fingerprint_off()),
-            Some(FingerprintText::Word(word)) => Err(format!(
+    pub fn applied_to(self, job: Job) -> Result<Job, String> {
+        match self {
+            Self::Word(word) if word == "off" => Ok(job.fingerprint_off()),
+            Self::Word(word) => Err(format!(
                 "fingerprint {word:?} is not known; write [\"a field\", ..] or \"off\", or leave \
                  it out to compare the whole payload"
             )),
-            Some(FingerprintText::Fields(fields)) if fields.is_empty() => {
+            Self::Fields(fields) if fields.is_empty() => {
                 Err("fingerprint names no field; write \"off\" to compare nothing".to_owned())
             }
-            Some(FingerprintText::Fields(_)) if self.body.as_deref() == Some("raw") => {
+            Self::Fields(_) if job.is_raw() => {
                 Err("a raw body has no fields to compare; remove fingerprint, or write \"off\""
                     .to_owned())
             }
-            Some(FingerprintText::Fields(fields)) => Ok(job.fingerprint_fields(fields.clone())),
+            Self::Fields(fields) => Ok(job.fingerprint_fields(fields)),
         }
     }
 }

@@ -3,24 +3,25 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use super::effect::FieldFault;
+use super::effect::{self, At, Common, FieldFault, Fields, Wrong};
 use super::fault::Faults;
 use super::fingerprint::FingerprintText;
 use super::message::MessageTable;
-use super::secret::SecretTable;
 use crate::handler::{Job, Router};
 use crate::protocol::{Retention, RetryPolicy};
 
 /// Looks a variable of the environment up.
 pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// Everything but the jobs, whose fields depend on their effects.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobsFile {
@@ -28,8 +29,9 @@ struct JobsFile {
     defaults: Defaults,
     #[serde(default)]
     message: MessageTable,
-    #[serde(default)]
-    job: BTreeMap<String, Spanned<JobTable>>,
+    // Taken out before; here to be named among the fields there are.
+    #[serde(rename = "job", default)]
+    _job: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -39,29 +41,21 @@ struct Defaults {
     retry: Option<RetryTable>,
 }
 
-/// What every job has, and below it what its effect takes.
+/// What every job has; the rest of its table is its effect's.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct JobTable {
-    pub effect: Option<String>,
-    pub guarantee: Option<String>,
+struct JobTable {
+    effect: Option<String>,
+    guarantee: Option<String>,
     retention: Option<RetentionText>,
     retry: Option<RetryTable>,
     #[serde(default, deserialize_with = "duration")]
-    pub timeout: Option<Duration>,
-    pub fingerprint: Option<FingerprintText>,
-    // Of the `http` effect.
-    pub method: Option<String>,
-    pub url: Option<String>,
-    pub body: Option<String>,
-    pub key_header: Option<String>,
-    #[serde(default, deserialize_with = "duration")]
-    pub key_window: Option<Duration>,
-    #[serde(default, deserialize_with = "secret")]
-    pub secret: Option<SecretTable>,
-    #[serde(default)]
-    pub allow_hosts: Vec<String>,
+    timeout: Option<Duration>,
+    fingerprint: Option<FingerprintText>,
 }
+
+pub(super) const OF_EVERY_JOB: [&str; 6] =
+    ["effect", "guarantee", "retention", "retry", "timeout", "fingerprint"];
 
 #[derive(Clone, Copy)]
 struct RetentionText(Retention);
@@ -120,29 +114,16 @@ fn some_duration<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Err
     })
 }
 
-fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+pub(super) fn duration<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
     some_duration(input).map(Some)
-}
-
-/// A table. Anything else may be the secret itself, which no error may show.
-fn secret<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SecretTable>, D::Error> {
-    match toml::Value::deserialize(input)? {
-        toml::Value::Table(table) => match table.try_into() {
-            Ok(secret) => Ok(Some(secret)),
-            Err(error) => Err(serde::de::Error::custom(error.message())),
-        },
-        _ => Err(serde::de::Error::custom(
-            "a secret is not written here; say where it is kept: { header = \"Authorization\", env \
-             = \"VARIABLE\" }, or ssm, or secretsmanager",
-        )),
-    }
 }
 
 /// Reads the file and makes its jobs, or names every fault.
 pub(super) fn load(path: &Path, env: Env<'_>) -> Result<Router, Faults> {
     let mut faults = Faults::new(path);
+    let folder = path.parent().unwrap_or(Path::new(""));
     match fs::read_to_string(path) {
-        Ok(source) => parse(&source, env, &mut faults),
+        Ok(source) => parse(&source, folder, env, &mut faults),
         Err(error) => {
             faults.add(format!("cannot be read: {error}; set ONLYONCE_JOBS to the jobs file"));
             None
@@ -152,27 +133,36 @@ pub(super) fn load(path: &Path, env: Env<'_>) -> Result<Router, Faults> {
     .ok_or(faults)
 }
 
-fn parse(source: &str, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
-    let file: JobsFile = match toml::from_str(source) {
-        Ok(file) => file,
+fn parse(source: &str, folder: &Path, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
+    let (file, jobs) = match read(source) {
+        Ok(read) => read,
         Err(error) => {
             let place = error.span().unwrap_or(0..0);
             faults.add_at(source, place, error.message());
             return None;
         }
     };
-    if file.job.is_empty() {
+    if jobs.is_empty() {
         faults.add("no job is declared; add a [job.\"name\"] table with effect and guarantee");
     }
-    let rules = file.message.rules(|name| file.job.contains_key(name), source, faults);
+    let rules = file.message.rules(|name| jobs.contains_key(name), source, faults);
     let mut router = Router::new().messages(rules);
-    for (name, table) in file.job {
-        let place = table.span();
-        match job(&name, table.into_inner(), &file.defaults, env) {
+    for (name, table) in jobs {
+        let (name, place) = (name.into_inner(), table.span());
+        let DeValue::Table(table) = table.into_inner() else {
+            faults.add_at(source, place, format!("job {name:?} is no table; write [job.{name:?}]"));
+            continue;
+        };
+        let places: BTreeMap<String, _> =
+            table.keys().map(|field| (field.get_ref().to_string(), field.span())).collect();
+        match job(&name, Spanned::new(place.clone(), table), &file.defaults, folder, env) {
             Ok(job) => router = router.with(job),
             Err(wrong) => {
-                for (field, text) in wrong {
-                    let place = field_in(source, &place, field);
+                for FieldFault { at, text } in wrong.0 {
+                    let place = match at {
+                        At::Field(field) => places.get(field).unwrap_or(&place).clone(),
+                        At::Place(place) => place,
+                    };
                     faults.add_at(source, place, format!("job {name:?}: {text}"));
                 }
             }
@@ -181,57 +171,57 @@ fn parse(source: &str, env: Env<'_>, faults: &mut Faults) -> Option<Router> {
     Some(router)
 }
 
-/// Where a field stands in the table that begins at `table`; the table's own place if it is not
-/// there.
-fn field_in(source: &str, table: &Range<usize>, field: &str) -> Range<usize> {
-    let mut at = table.start;
-    let lines = source.get(at..).unwrap_or_default().split_inclusive('\n');
-    for (n, line) in lines.enumerate() {
-        if n > 0 && line.starts_with('[') {
-            break;
+/// The file, and its jobs by name.
+fn read(source: &str) -> Result<(JobsFile, DeTable<'_>), toml::de::Error> {
+    let mut file = DeTable::parse(source)?;
+    let jobs = match file.get_mut().remove("job") {
+        None => DeTable::new(),
+        Some(jobs) => {
+            let place = jobs.span();
+            match jobs.into_inner() {
+                DeValue::Table(jobs) => jobs,
+                other => {
+                    // No table: serde says what it is instead.
+                    let other = Spanned::new(place, other);
+                    BTreeMap::<String, IgnoredAny>::deserialize(ValueDeserializer::from(other))?;
+                    DeTable::new()
+                }
+            }
         }
-        if line.split('=').next().is_some_and(|name| name.trim() == field) {
-            return at..at + line.len();
-        }
-        at += line.len();
-    }
-    table.clone()
+    };
+    Ok((JobsFile::deserialize(toml::de::Deserializer::from(file))?, jobs))
 }
 
 fn job(
     name: &str,
-    table: JobTable,
+    mut table: Spanned<DeTable<'_>>,
     defaults: &Defaults,
+    folder: &Path,
     env: Env<'_>,
-) -> Result<Job, Vec<FieldFault>> {
-    let retry = table.retry.or(defaults.retry).map(RetryPolicy::from).unwrap_or_default();
-    let retention = table.retention.or(defaults.retention).map_or_else(Retention::default, |r| r.0);
-    let mut wrong = Vec::new();
-    if let (Some(window), Retention::For(kept)) = (table.key_window, retention)
-        && kept < window
-    {
-        let text = format!(
-            "retention {} is shorter than key_window {}: the record would be forgotten while the \
-             provider still knows the key; make it longer",
-            humantime::format_duration(kept),
-            humantime::format_duration(window)
-        );
-        wrong.push(("key_window", text));
+) -> Result<Job, Wrong> {
+    let mut of_every_job = Spanned::new(table.span(), DeTable::new());
+    for field in OF_EVERY_JOB {
+        if let Some((field, value)) = table.get_mut().remove_entry(field) {
+            of_every_job.get_mut().insert(field, value);
+        }
     }
-    let job = match table.effect_job(name, env) {
-        Ok(job) => table.compared(job.retry(retry).retention(retention)),
-        Err(more) => {
-            wrong.extend(more);
-            return Err(wrong);
-        }
+    let of_every_job = JobTable::deserialize(toml::de::Deserializer::from(of_every_job));
+    let JobTable { effect, guarantee, retention, retry, timeout, fingerprint } =
+        of_every_job.map_err(Wrong::unreadable)?;
+    let Some(effect) = effect.as_deref() else {
+        let text = format!("no effect is named; write effect = one of {}", effect::known());
+        return Err(Wrong::one("effect", text));
     };
-    match job {
-        Ok(job) if wrong.is_empty() => Ok(job),
-        Ok(_) => Err(wrong),
-        Err(more) => {
-            wrong.push(("fingerprint", more));
-            Err(wrong)
+    let retry = retry.or(defaults.retry).map(RetryPolicy::from).unwrap_or_default();
+    let retention = retention.or(defaults.retention).map_or_else(Retention::default, |r| r.0);
+    let guarantee = guarantee.as_deref();
+    let common = Common { name, effect, guarantee, timeout, retention, env, folder };
+    let job = effect::job(Fields(table), &common)?.retry(retry).retention(retention);
+    match fingerprint {
+        Some(fingerprint) => {
+            fingerprint.applied_to(job).map_err(|text| Wrong::one("fingerprint", text))
         }
+        None => Ok(job),
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 fn faults(source: &str) -> String {
     let mut faults = Faults::new(Path::new("jobs.toml"));
     let env = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
-    parse(source, &env, &mut faults);
+    parse(source, Path::new(""), &env, &mut faults);
     faults.to_string()
 }
 
@@ -67,10 +67,33 @@ fn the_shipped_jobs_file_is_fine() {
 #[test]
 fn each_fault_names_its_line_and_the_fix() {
     let cases = [
-        ("timeout = \"10s\"", "timeuot = \"10s\"", "jobs.toml:15: unknown field `timeuot`"),
+        (
+            "timeout = \"10s\"",
+            "timeuot = \"10s\"",
+            "15: job \"invoice.finalize\": unknown field `timeuot`, expected",
+        ),
+        (
+            "timeout = \"10s\"",
+            "timeuot = \"10s\"",
+            "and every job has effect, guarantee, retention",
+        ),
         ("guarantee = \"keyed\"", "", "no guarantee is named"),
         ("guarantee = \"keyed\"", "guarantee = \"transactional\"", "cannot give guarantee"),
         ("guarantee = \"keyed\"", "guarantee = \"at-least-once\"", "go with guarantee = \"keyed\""),
+        ("guarantee = \"keyed\"", "guarantee = \"at-most-once\"", "go with guarantee = \"keyed\""),
+        ("guarantee = \"keyed\"", "guarantee = \"reconcile\"", "key_window goes with"),
+        ("key_window = \"24h\"", "ask = { url = \"/charges\" }", "ask: url:"),
+        (
+            "key_window = \"24h\"",
+            "ask = { url = \"https://x.example/\", found = \"data[\" }",
+            "ask: found \"data[\":",
+        ),
+        ("key_window = \"24h\"", "provider = \"strike\"", "write \"stripe\", or leave it out"),
+        (
+            "key_window = \"24h\"",
+            "key_window = \"48h\"\nprovider = \"stripe\"",
+            "is longer than this provider remembers a key",
+        ),
         ("guarantee = \"keyed\"", "guarantee = \"sometimes\"", "is not known"),
         ("\"Idempotency-Key\"", "\"authorization\"", "is the secret's header, too"),
         ("\"Idempotency-Key\"", "\"Content-Type\"", "belongs to the request itself"),
@@ -87,7 +110,11 @@ fn each_fault_names_its_line_and_the_fix() {
         (", env = \"TOKEN\"", "", "add env, ssm or secretsmanager"),
         ("env = \"TOKEN\"", "env = \"TOKEN\", ssm = \"/t\"", "leave one of env, ssm"),
         ("env = \"TOKEN\"", "vault = \"t\"", "unknown field `vault`"),
-        ("timeout = \"10s\"", "timeout = 10", "jobs.toml:15: invalid type"),
+        (
+            "timeout = \"10s\"",
+            "timeout = 10",
+            "jobs.toml:15: job \"invoice.finalize\": invalid type",
+        ),
         ("timeout = \"10s\"", "timeout = \"soon\"", "is no duration"),
         ("retention = \"45d\"", "retention = \"1h\"", "is shorter than key_window"),
         ("retention = \"45d\"", "retention = \"always\"", "\"forever\""),
@@ -140,7 +167,7 @@ fn each_fault_of_the_message_table_names_its_line_and_the_fix() {
         ("[\"amount\"]", "\"on\"", "14: job \"order.place\": fingerprint \"on\" is not known"),
         ("[\"amount\"]", "[]", "names no field; write \"off\""),
         ("[\"amount\"]", "[\"amount\"]\nbody = \"raw\"", "a raw body has no fields"),
-        ("[\"amount\"]", "7", "14: fingerprint is a list"),
+        ("[\"amount\"]", "7", "14: job \"order.place\": fingerprint is a list"),
     ];
     for (right, wrong, said) in cases {
         assert!(MESSAGE.contains(right), "{right}");
@@ -155,7 +182,7 @@ fn expressions_give_the_names_of_real_events() {
     let derived = |key: &str, body: &str| {
         let mut faults = Faults::new(Path::new("jobs.toml"));
         let source = MESSAGE.replace("key = \"id\"", &format!("key = {key:?}"));
-        let router = parse(&source, &|_| None, &mut faults).unwrap();
+        let router = parse(&source, Path::new(""), &|_| None, &mut faults).unwrap();
         assert_eq!(faults.to_string(), "");
         let derive = router.message_rules().key.clone().unwrap();
         derive(&serde_json::from_str(body).unwrap())
@@ -194,4 +221,12 @@ fn a_file_that_is_not_there_or_declares_nothing_says_so() {
     let missing = load(Path::new("nowhere.toml"), &|_| None).unwrap_err().to_string();
     assert!(missing.contains("nowhere.toml") && missing.contains("ONLYONCE_JOBS"), "{missing}");
     assert!(faults("").contains("no job is declared"));
+}
+
+#[test]
+fn a_job_that_is_no_table_says_what_to_write() {
+    let said = faults("job.a = 7\n");
+    assert_eq!(said, "jobs.toml:1: job \"a\" is no table; write [job.\"a\"]");
+    assert!(faults("job = 7\n").starts_with("jobs.toml:1: invalid type"));
+    assert!(faults("jobs = 7\n").contains("expected one of `defaults`, `message`"));
 }

@@ -1,7 +1,7 @@
 //! What a job's table says of its secret.
 
 use reqwest::header::HeaderName;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::effect::header;
 use super::jobs_file::Env;
@@ -14,6 +14,20 @@ pub(super) struct SecretTable {
     env: Option<String>,
     ssm: Option<String>,
     secretsmanager: Option<String>,
+}
+
+/// A table. Anything else may be the secret itself, which no error may show.
+pub(super) fn table<'de, D: Deserializer<'de>>(input: D) -> Result<Option<SecretTable>, D::Error> {
+    match toml::Value::deserialize(input)? {
+        toml::Value::Table(table) => match table.try_into() {
+            Ok(secret) => Ok(Some(secret)),
+            Err(error) => Err(serde::de::Error::custom(error.message())),
+        },
+        _ => Err(serde::de::Error::custom(
+            "a secret is not written here; say where it is kept: { header = \"Authorization\", env \
+             = \"VARIABLE\" }, or ssm, or secretsmanager",
+        )),
+    }
 }
 
 impl SecretTable {

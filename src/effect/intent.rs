@@ -6,23 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Effect;
-use crate::context::{Begin, Plan};
+use super::{Effect, Probe};
 use crate::error::HandlerError;
-use crate::protocol::EffectKey;
+use crate::protocol::{Begin, Doubt, EffectClass, EffectKey, Said};
 
-/// What a provider says of a request that may have reached it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Probe<T> {
-    /// It was done; the result.
-    Done(T),
-    /// It was not, and it is not under way.
-    NotDone,
-    /// The provider cannot say.
-    Unknown,
-}
-
-const PLAN: Plan = Plan { window: None, has_intent: true };
+const CLASS: EffectClass = EffectClass::Intended;
 
 impl Effect {
     /// For how long after it was sent a request may still take effect: the provider's lag. Until
@@ -42,14 +30,11 @@ impl Effect {
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        match self.context.begin(&self.name, PLAN).await? {
+        match self.begin(CLASS).await? {
             Begin::Done(result) => self.kept(&result),
-            Begin::Open { .. } => Err(HandlerError::unknown(format!(
-                "effect {:?} may have run in an earlier attempt, and runs at most once",
-                self.name
-            ))),
-            Begin::Run(_) => match self.send(send()).await {
-                Err(error) if error.is_rejection() => Err(error),
+            Begin::Open { why, .. } => Err(self.in_doubt(why)),
+            Begin::Run { .. } => match self.send(false, send()).await {
+                Err(error) if error.said() != Said::Nothing => Err(error),
                 Err(error) => Err(HandlerError::unknown(error.message())),
                 done => done,
             },
@@ -72,52 +57,21 @@ impl Effect {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        let (key, first_sent) = match self.context.begin(&self.name, PLAN).await? {
+        let (key, first_sent, why) = match self.begin(CLASS).await? {
             Begin::Done(result) => return self.kept(&result),
-            Begin::Run(key) => return self.send(send(key)).await,
-            Begin::Open { key, first_sent } => (key, first_sent),
+            Begin::Run { key, .. } => return self.send(false, send(key)).await,
+            Begin::Open { key, first_sent, why } => (key, first_sent, why),
         };
-        let asked = self.context.now();
-        match probe(key.clone()).await.map_err(Into::into)? {
-            Probe::Done(result) => self.done(first_sent, result).await,
-            Probe::NotDone => {
-                // It may have been on its way when the provider was asked.
-                let settled = first_sent + self.settles_within;
-                if asked < settled {
-                    let wait = settled.remaining(asked);
-                    return Err(HandlerError::retry_after(
-                        wait,
-                        "an earlier request may still be under way",
-                    ));
-                }
-                self.context.intend_again(&self.name).await?;
-                self.send(send(key)).await
-            }
-            Probe::Unknown => Err(HandlerError::unknown(format!(
-                "the provider cannot say whether effect {:?} happened",
+        if let Some(result) = self.ask(first_sent, probe(key.clone())).await? {
+            return Ok(result);
+        }
+        if why == Doubt::ResultLost {
+            return Err(HandlerError::unknown(format!(
+                "effect {:?} is done by its record, and not done by its provider",
                 self.name
-            ))),
+            )));
         }
-    }
-
-    /// Sends, and closes the intent if the outcome is certain.
-    async fn send<T, E>(
-        &self,
-        sending: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, HandlerError>
-    where
-        T: Serialize,
-        E: Into<HandlerError>,
-    {
-        let begun = self.context.now();
-        match sending.await.map_err(Into::into) {
-            Ok(result) => self.done(begun, result).await,
-            Err(error) => {
-                if error.is_rejection() {
-                    self.context.rejected(&self.name).await?;
-                }
-                Err(error)
-            }
-        }
+        self.context.begin_again(&self.name, CLASS).await?;
+        self.send(false, send(key)).await
     }
 }

@@ -3,6 +3,9 @@
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;
+mod keyed;
+#[cfg(feature = "http")]
+pub(crate) mod template;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -10,84 +13,161 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::context::{Begin, Context, Plan};
+use crate::context::Context;
 use crate::error::HandlerError;
-use crate::protocol::{EffectKey, Timestamp};
+use crate::payload::Payload;
+use crate::protocol::{Begin, Doubt, EffectClass, Fingerprint, Timestamp};
 
-pub use intent::Probe;
-
-/// The largest result of one effect that is kept. A larger one is not, and a later attempt runs
-/// the effect again, under the same key.
+/// The largest result of one effect that is kept. A larger one is not: see
+/// [`Effect`] for what a later attempt makes of that.
 pub const MAX_RESULT: usize = 16 * 1024;
+
+/// What a provider says of a request that may have reached it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe<T> {
+    /// It was done; the result.
+    Done(T),
+    /// It was not, and it is not under way.
+    NotDone,
+    /// The provider cannot say.
+    Unknown,
+}
 
 /// A side effect about to be declared; made by [`Context::effect`].
 ///
 /// Its result is kept on the record, so that a later attempt gets it back instead of running the
 /// effect again. It is written no later than before the next effect, or with the attempt's end:
-/// one effect a job costs no extra write.
+/// one effect a job costs no extra write. Where the result is over [`MAX_RESULT`], a later attempt
+/// sends a keyed effect again under its key, runs an at-least-once effect again, asks a provider
+/// that can be asked, and fails for good otherwise.
 #[derive(Debug)]
 #[must_use = "an effect does nothing until its guarantee is declared"]
 pub struct Effect {
     context: Context,
     name: String,
+    request: Option<Fingerprint>,
     window: Option<Duration>,
     settles_within: Duration,
 }
 
 impl Effect {
     pub(crate) fn new(context: Context, name: String) -> Self {
-        Self { context, name, window: None, settles_within: Duration::from_secs(60) }
+        let settles_within = Duration::from_secs(60);
+        Self { context, name, request: None, window: None, settles_within }
     }
 
-    /// For how long the provider remembers a key. A re-run after that could happen twice: it is
-    /// not sent, and ends as unknown.
-    pub fn window(mut self, window: Duration) -> Self {
-        self.window = Some(window);
+    /// What is about to be sent. Its digest is kept where an attempt ends without a certain answer,
+    /// so that another request never goes out under the same key: that ends as unknown.
+    pub fn request(mut self, request: &impl Serialize) -> Self {
+        let written = catch_unwind(AssertUnwindSafe(|| serde_json::to_string(request)));
+        let payload = written.ok().and_then(Result::ok).and_then(|json| Payload::json(&json).ok());
+        self.request = payload.map(|payload| payload.fingerprint());
         self
     }
 
-    /// **Once at the provider**: after a crash it is sent again under the same key, and the
-    /// provider knows it. Pass the key on as the provider's idempotency key, and make the request
-    /// from the payload and earlier results alone, so that it is the same each time.
-    pub async fn keyed<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
-    where
-        T: Serialize + DeserializeOwned,
-        E: Into<HandlerError>,
-        F: FnOnce(EffectKey) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        self.run(send).await
+    /// The same for bytes.
+    #[cfg(feature = "http")]
+    pub(crate) fn request_bytes(mut self, request: &[u8]) -> Self {
+        self.request = Some(Fingerprint::of(request));
+        self
     }
 
     /// **At least once**: after a crash it runs again, in rare cases a second time. For effects
     /// where that is acceptable, as with most mail.
-    pub async fn at_least_once<T, E, F, Fut>(mut self, send: F) -> Result<T, HandlerError>
+    pub async fn at_least_once<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
     where
         T: Serialize + DeserializeOwned,
         E: Into<HandlerError>,
         F: FnOnce() -> Fut,
         Fut: Future<Output = Result<T, E>>,
     {
-        // It runs again however late: nobody remembers a key.
-        self.window = None;
-        self.run(|_| send()).await
-    }
-
-    async fn run<T, E, F, Fut>(self, send: F) -> Result<T, HandlerError>
-    where
-        T: Serialize + DeserializeOwned,
-        E: Into<HandlerError>,
-        F: FnOnce(EffectKey) -> Fut,
-        Fut: Future<Output = Result<T, E>>,
-    {
-        let plan = Plan { window: self.window, has_intent: false };
-        match self.context.begin(&self.name, plan).await? {
-            Begin::Run(key) | Begin::Open { key, .. } => {
+        match self.begin(EffectClass::Repeated).await? {
+            Begin::Done(result) => self.kept(&result),
+            _ => {
                 let begun = self.context.now();
-                let result = send(key).await.map_err(Into::into)?;
+                let result = send().await.map_err(Into::into)?;
                 self.done(begun, result).await
             }
-            Begin::Done(result) => self.kept(&result),
+        }
+    }
+
+    async fn begin(&self, class: EffectClass) -> Result<Begin, HandlerError> {
+        self.context.begin(&self.name, class, self.request.as_ref()).await
+    }
+
+    /// Sends, and remembers what came of it.
+    async fn send<T, E>(
+        &self,
+        was_sent: bool,
+        sending: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, HandlerError>
+    where
+        T: Serialize,
+        E: Into<HandlerError>,
+    {
+        let begun = self.context.now();
+        match sending.await.map_err(Into::into) {
+            Ok(result) => self.done(begun, result).await,
+            Err(error) => {
+                self.context.failed(&self.name, &error, was_sent).await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks the provider what became of a request that was sent at `first_sent` or later. `None`: it
+    /// was not done, for certain.
+    async fn ask<T, E>(
+        &self,
+        first_sent: Timestamp,
+        asking: impl Future<Output = Result<Probe<T>, E>>,
+    ) -> Result<Option<T>, HandlerError>
+    where
+        T: Serialize,
+        E: Into<HandlerError>,
+    {
+        let asked = self.context.now();
+        match asking.await.map_err(Into::into)? {
+            Probe::Done(result) => self.done(first_sent, result).await.map(Some),
+            Probe::NotDone => {
+                // It may have been on its way when the provider was asked.
+                let settled = first_sent + self.settles_within;
+                if asked < settled {
+                    let wait = settled.remaining(asked);
+                    return Err(HandlerError::retry_after(
+                        wait,
+                        "an earlier request may still be under way",
+                    ));
+                }
+                Ok(None)
+            }
+            Probe::Unknown => Err(HandlerError::unknown(format!(
+                "the provider cannot say whether effect {:?} happened",
+                self.name
+            ))),
+        }
+    }
+
+    /// Why the effect is not run.
+    fn in_doubt(&self, why: Doubt) -> HandlerError {
+        let name = &self.name;
+        match why {
+            Doubt::Intent => HandlerError::unknown(format!(
+                "effect {name:?} may have run in an earlier attempt, and does not run again by \
+                 itself"
+            )),
+            Doubt::ResultLost => HandlerError::terminal(format!(
+                "effect {name:?} is done and does not run again, but its result could not be kept: \
+                 answer less than 16 KB"
+            )),
+            Doubt::WindowOver => HandlerError::unknown(format!(
+                "effect {name:?} may have been sent before, and the provider's key window is over: \
+                 look it up at the provider"
+            )),
+            Doubt::OtherRequest => HandlerError::unknown(format!(
+                "effect {name:?} was sent with another request under this key: make it from the \
+                 payload and earlier results alone, and look up at the provider what it did"
+            )),
         }
     }
 

@@ -120,6 +120,12 @@ impl Job {
         if self.is_raw { Ok(Payload::raw(body)) } else { Payload::json(body) }
     }
 
+    /// Whether it takes the body as it is.
+    #[cfg(feature = "jobs-file")]
+    pub(crate) fn is_raw(&self) -> bool {
+        self.is_raw
+    }
+
     /// Runs the job once.
     pub(crate) async fn run(self, call: Call) -> Result<Reply, HandlerError> {
         self.service.oneshot(call).await.map_err(HandlerError::from_boxed)

@@ -23,6 +23,7 @@ pub struct RecordView {
     pub lease_until: u64,
     pub not_before: Option<u64>,
     pub fingerprint: Option<String>,
+    pub unrecorded_since: Option<u64>,
     pub effects: BTreeMap<String, EffectView>,
     pub output: Option<String>,
     pub output_omitted: bool,
@@ -42,6 +43,7 @@ pub struct EffectView {
     pub state: &'static str,
     pub generation: u64,
     pub first_sent: u64,
+    pub request: Option<String>,
     pub result: Option<String>,
 }
 
@@ -52,6 +54,7 @@ impl From<Record> for RecordView {
             state: effect.state.as_str(),
             generation: effect.generation,
             first_sent: effect.first_sent.millis(),
+            request: effect.request.as_ref().map(ToString::to_string),
             result: effect.result.clone(),
         };
         let effects =
@@ -74,6 +77,7 @@ impl From<Record> for RecordView {
             lease_until: record.lease_until.millis(),
             not_before: record.not_before.map(|at| at.millis()),
             fingerprint: record.fingerprint.map(|print| print.to_string()),
+            unrecorded_since: record.unrecorded_since.map(|at| at.millis()),
             effects,
             output,
             output_omitted,

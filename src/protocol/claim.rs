@@ -146,6 +146,7 @@ fn create(request: &ClaimRequest, now: Timestamp) -> Claim {
         lease_until: request.lease_until,
         not_before: None,
         fingerprint: request.fingerprint.clone(),
+        unrecorded_since: None,
         effects: BTreeMap::new(),
         output: None,
         error: None,
@@ -195,11 +196,15 @@ fn take_over(record: &Record, request: &ClaimRequest, now: Timestamp, from: Fres
     if from == Fresh::AsNew {
         fields.extend([
             Field::Fingerprint(request.fingerprint.clone()),
+            Field::UnrecordedSince(None),
             Field::Effects(BTreeMap::new()),
             Field::Output(None),
             Field::Error(None),
             Field::CreatedAt(now),
         ]);
+    }
+    if from == Fresh::NextAttempt && record.status == Status::Claimed {
+        fields.push(Field::UnrecordedSince(unrecorded_since(record)));
     }
     // An open intent must be found again however late: it never expires.
     let keeps_intent = from != Fresh::AsNew && record.has_open_intent();
@@ -226,11 +231,17 @@ fn spend(record: &Record, request: &ClaimRequest, now: Timestamp) -> Claim {
             Field::Rev(record.rev.next()),
             Field::Error(Some(error)),
             Field::Quarantine(Some(Quarantine::Pending)),
+            Field::UnrecordedSince(unrecorded_since(record)),
             Field::UpdatedAt(now),
             Field::ExpiresAt(expires_at),
         ],
     );
     Claim::Spend { write: Box::new(write), parked: Box::new(parked) }
+}
+
+/// The attempt that holds `record` has died: what it began after its last write nobody knows.
+fn unrecorded_since(record: &Record) -> Option<Timestamp> {
+    record.unrecorded_since.or(Some(record.updated_at))
 }
 
 /// A write of these fields, and the record should it land.

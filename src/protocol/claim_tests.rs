@@ -47,8 +47,13 @@ fn with(change: impl FnOnce(&mut Record)) -> Option<Record> {
 }
 
 fn intent() -> BTreeMap<String, EffectRecord> {
-    let effect =
-        EffectRecord { state: EffectState::Intent, generation: 0, first_sent: NOW, result: None };
+    let effect = EffectRecord {
+        state: EffectState::Intent,
+        generation: 0,
+        first_sent: NOW,
+        request: None,
+        result: None,
+    };
     BTreeMap::from([("charge".to_owned(), effect)])
 }
 
@@ -90,6 +95,7 @@ fn expired_is_taken_over_as_if_new_but_its_token_goes_on() {
                     state: EffectState::Done,
                     generation: 0,
                     first_sent: NOW,
+                    request: None,
                     result: None,
                 },
             );
@@ -183,6 +189,7 @@ fn failed_is_reopened_by_a_message_enqueued_after_the_failure() {
                 state: EffectState::Done,
                 generation: 0,
                 first_sent: NOW,
+                request: None,
                 result: Some("1".to_owned()),
             },
         )]);

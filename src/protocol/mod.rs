@@ -5,6 +5,7 @@
 //! where it is defended against.
 
 mod claim;
+mod effect;
 mod key;
 mod operate;
 mod record;
@@ -14,6 +15,7 @@ mod time;
 mod write;
 
 pub use claim::{Claim, ClaimRequest, claim};
+pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
 pub use operate::{Imported, import};
 pub use record::{

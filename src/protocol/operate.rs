@@ -42,6 +42,7 @@ pub fn import(done: Imported, claim_id: ClaimId, now: Timestamp) -> ConditionalW
         lease_until: now,
         not_before: None,
         fingerprint: done.fingerprint,
+        unrecorded_since: None,
         effects: BTreeMap::new(),
         output: Some(done.output),
         error: None,

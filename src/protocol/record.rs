@@ -123,12 +123,27 @@ stored_names! {
 stored_names! {
     /// How far an effect came.
     EffectState {
-        /// It may have been started; its outcome is not recorded.
+        /// It may have been started; its outcome is not recorded, and it does not run again by
+        /// itself.
         Intent = "intent",
+        /// It was sent under its key and may have happened; it is sent again under that key.
+        Sent = "sent",
+        /// It did not reach its provider, for certain.
+        Unsent = "unsent",
         /// It happened; its result is kept.
         Done = "done",
         /// The provider refused for certain: nothing happened.
         Rejected = "rejected",
+    }
+}
+
+impl EffectState {
+    /// Whether it may have happened.
+    pub const fn may_have_happened(self) -> bool {
+        match self {
+            Self::Intent | Self::Sent | Self::Done => true,
+            Self::Unsent | Self::Rejected => false,
+        }
     }
 }
 
@@ -139,8 +154,10 @@ pub struct EffectRecord {
     pub state: EffectState,
     /// Counts the recorded definite rejections before this run; part of the effect's key.
     pub generation: u64,
-    /// When its current generation was first sent.
+    /// When its current generation was first sent, or may have been.
     pub first_sent: Timestamp,
+    /// Digest of what was sent under its key, where that is known and it is not done.
+    pub request: Option<Fingerprint>,
     /// Its result as JSON text, once done.
     pub result: Option<String>,
 }
@@ -181,6 +198,9 @@ pub struct Record {
     pub not_before: Option<Timestamp>,
     /// Of the first payload seen; `None` where the job turned it off.
     pub fingerprint: Option<Fingerprint>,
+    /// Since when an attempt that died without a word may have begun effects that are not
+    /// recorded.
+    pub unrecorded_since: Option<Timestamp>,
     /// The job's effects by name.
     pub effects: BTreeMap<String, EffectRecord>,
     /// The answer, once completed.
@@ -200,25 +220,16 @@ pub struct Record {
 }
 
 impl Record {
+    /// The key that effect `name` has shown to its provider last, or would show first.
+    pub fn effect_key(&self, name: &str) -> EffectKey {
+        let generation = self.effects.get(name).map_or(0, |effect| effect.generation);
+        EffectKey::new(&self.id, name, generation)
+    }
+
     /// Whether some effect may have been started with its outcome not recorded.
     pub fn has_open_intent(&self) -> bool {
         has_open_intent(&self.effects)
     }
-
-    /// The key effect `name` shows to its provider in this record's present generation.
-    pub fn effect_key(&self, name: &str) -> EffectKey {
-        effect_key(&self.id, &self.effects, name)
-    }
-}
-
-/// The key effect `name` shows to its provider, in the generation that `effects` says.
-pub(super) fn effect_key(
-    id: &RecordId,
-    effects: &BTreeMap<String, EffectRecord>,
-    name: &str,
-) -> EffectKey {
-    let generation = effects.get(name).map_or(0, |effect| effect.generation);
-    EffectKey::new(id, name, generation)
 }
 
 /// Whether some effect may have been started with its outcome not recorded.

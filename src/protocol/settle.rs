@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::record::{effect_key, has_open_intent};
+use super::record::has_open_intent;
 use super::write::{Change, ConditionalWrite, Expect, Field};
 use super::{
-    ClaimId, EffectKey, EffectRecord, EpochSeconds, FencingToken, MAX_RETRY_AFTER, Output,
-    Quarantine, Record, RecordId, Retention, RetryPolicy, Rev, Status, Timestamp,
+    ClaimId, EffectRecord, EpochSeconds, FencingToken, MAX_RETRY_AFTER, Output, Quarantine, Record,
+    RecordId, Retention, RetryPolicy, Rev, Status, Timestamp,
 };
 
 /// A claim in hand: what the next write of this attempt is conditioned on.
@@ -26,8 +26,8 @@ pub struct Held {
     pub attempt: u32,
     /// Until when the claim is believed.
     pub lease_until: Timestamp,
-    /// When the record was made: no effect of it can have been sent before.
-    pub created_at: Timestamp,
+    /// Since when earlier attempts may have begun effects that are not recorded.
+    pub unrecorded_since: Option<Timestamp>,
     /// The effects of this and earlier attempts.
     pub effects: BTreeMap<String, EffectRecord>,
 }
@@ -42,14 +42,9 @@ impl Held {
             rev: record.rev,
             attempt: record.attempt,
             lease_until: record.lease_until,
-            created_at: record.created_at,
+            unrecorded_since: record.unrecorded_since,
             effects: record.effects.clone(),
         }
-    }
-
-    /// The key effect `name` shows to its provider.
-    pub fn effect_key(&self, name: &str) -> EffectKey {
-        effect_key(&self.id, &self.effects, name)
     }
 
     /// The claim after one more of its writes landed.
@@ -205,9 +200,10 @@ pub fn keep_effects(held: &Held, now: Timestamp) -> ConditionalWrite {
     held.write(now, effects(held).into_iter().chain(never).collect())
 }
 
-/// Extends the lease of a running attempt.
+/// Extends the lease of a running attempt, and writes its effects so far: what is not recorded by
+/// now can only have begun later.
 pub fn renew(held: &Held, lease_until: Timestamp, now: Timestamp) -> ConditionalWrite {
-    held.write(now, vec![Field::LeaseUntil(lease_until)])
+    held.write(now, effects(held).into_iter().chain([Field::LeaseUntil(lease_until)]).collect())
 }
 
 /// Notes that the message has arrived in quarantine, so that a stray copy does not send it again.

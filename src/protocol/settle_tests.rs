@@ -22,6 +22,7 @@ fn record() -> Record {
         lease_until: NOW + SECOND * 30,
         not_before: None,
         fingerprint: None,
+        unrecorded_since: None,
         effects: BTreeMap::new(),
         output: None,
         error: Some("last time".to_owned()),
@@ -35,7 +36,8 @@ fn record() -> Record {
 
 fn open_intent() -> BTreeMap<String, EffectRecord> {
     let intent = EffectState::Intent;
-    let effect = EffectRecord { state: intent, generation: 0, first_sent: NOW, result: None };
+    let effect =
+        EffectRecord { state: intent, generation: 0, first_sent: NOW, request: None, result: None };
     BTreeMap::from([("charge".to_owned(), effect)])
 }
 

@@ -67,6 +67,7 @@ pub enum Field {
     LeaseUntil(Timestamp),
     NotBefore(Option<Timestamp>),
     Fingerprint(Option<Fingerprint>),
+    UnrecordedSince(Option<Timestamp>),
     Effects(BTreeMap<String, EffectRecord>),
     Output(Option<Output>),
     Error(Option<String>),
@@ -79,7 +80,7 @@ pub enum Field {
 
 impl Field {
     /// Every field of `record`; its identity (id, namespace, job, key) is none of them.
-    pub fn all_of(record: &Record) -> [Self; 16] {
+    pub fn all_of(record: &Record) -> [Self; 17] {
         [
             Self::Status(record.status),
             Self::ClaimId(record.claim_id.clone()),
@@ -89,6 +90,7 @@ impl Field {
             Self::LeaseUntil(record.lease_until),
             Self::NotBefore(record.not_before),
             Self::Fingerprint(record.fingerprint.clone()),
+            Self::UnrecordedSince(record.unrecorded_since),
             Self::Effects(record.effects.clone()),
             Self::Output(record.output.clone()),
             Self::Error(record.error.clone()),
@@ -111,6 +113,7 @@ impl Field {
             Self::LeaseUntil(v) => record.lease_until = v,
             Self::NotBefore(v) => record.not_before = v,
             Self::Fingerprint(v) => record.fingerprint = v,
+            Self::UnrecordedSince(v) => record.unrecorded_since = v,
             Self::Effects(v) => record.effects = v,
             Self::Output(v) => record.output = v,
             Self::Error(v) => record.error = v,

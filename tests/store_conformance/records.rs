@@ -42,12 +42,21 @@ pub fn effects() -> BTreeMap<String, EffectRecord> {
         state,
         generation: 2,
         first_sent: NOW,
+        request: None,
         result: result.map(str::to_owned),
     };
     BTreeMap::from([
         ("charge".to_owned(), effect(EffectState::Done, Some("{\"id\":1}"))),
         ("mail".to_owned(), effect(EffectState::Intent, None)),
         ("refund".to_owned(), effect(EffectState::Rejected, None)),
+        ("tax".to_owned(), effect(EffectState::Unsent, None)),
+        (
+            "transfer".to_owned(),
+            EffectRecord {
+                request: Some(Fingerprint::of(b"5 eur")),
+                ..effect(EffectState::Sent, None)
+            },
+        ),
     ])
 }
 

@@ -100,6 +100,7 @@ pub async fn every_field_is_read_back_as_written(store: Shared) {
     let Change::Create(record) = &mut write.change else { panic!("not a creation") };
     record.status = Status::Failed;
     record.not_before = Some(NOW + SECOND);
+    record.unrecorded_since = Some(NOW);
     record.effects = effects();
     record.output = Some(Output::Stored("{\"a\":[1,\"é\"]}".to_owned()));
     record.error = Some("no \u{1F4A3}".to_owned());

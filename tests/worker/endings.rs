@@ -352,8 +352,13 @@ async fn what_is_staged_does_not_land_with_an_unknown_outcome() {
     let Claim::Take { mut write, .. } = claim(None, &request, START) else { panic!("taken") };
     let Change::Create(record) = &mut write.change else { panic!("not a creation") };
     record.lease_until = START;
-    let intent =
-        EffectRecord { state: EffectState::Intent, generation: 0, first_sent: START, result: None };
+    let intent = EffectRecord {
+        state: EffectState::Intent,
+        generation: 0,
+        first_sent: START,
+        request: None,
+        result: None,
+    };
     record.effects.insert("charge".to_owned(), intent);
     store.commit(&write, &[]).await.unwrap();
 

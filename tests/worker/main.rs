@@ -14,6 +14,7 @@ mod claims;
 mod effects;
 mod endings;
 mod intents;
+mod keyed;
 mod kit;
 mod local_queue;
 mod messages;

@@ -1,13 +1,14 @@
 //! A request's URL and body, made from the payload alone: the same each time it is sent.
 
-use std::fmt;
-
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::Url;
 use url::form_urlencoded::Serializer;
 
+use crate::effect::template::{Part, Template, field_text, scalar_text};
 use crate::payload::Payload;
+
+pub use crate::effect::template::InvalidTemplate;
 
 /// How a payload is written as a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,57 +94,18 @@ impl Form {
     }
 }
 
-/// A scalar as it stands in a URL or form; `None` for null and for what is no scalar.
-fn scalar_text(value: &Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(value) => Some(value.to_string()),
-        _ => None,
-    }
-}
-
 /// Everything but the unreserved characters of RFC 3986.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// A URL with `{field}` in its path, query or fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UrlTemplate {
-    parts: Vec<Part>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Field(String),
-}
-
-/// Why a text cannot be a URL template.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidTemplate(String);
-
-impl fmt::Display for InvalidTemplate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+pub struct UrlTemplate(Template);
 
 impl UrlTemplate {
     /// Reads a template: an absolute http or https URL, its host written out.
     pub fn new(text: &str) -> Result<Self, InvalidTemplate> {
         let wrong = |why: &str| InvalidTemplate(format!("url: {why}"));
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once('{') {
-            let (field, after) = after.split_once('}').ok_or_else(|| wrong("a { without its }"))?;
-            if field.is_empty() {
-                return Err(wrong("{} names no field"));
-            }
-            parts.push(Part::Text(before.to_owned()));
-            parts.push(Part::Field(field.to_owned()));
-            rest = after;
-        }
-        parts.push(Part::Text(rest.to_owned()));
+        let template = Template::new(text).map_err(|why| wrong(&why.to_string()))?;
 
         // A payload that could choose the host could send the secret anywhere.
         let written_out = text.split_once('{').map_or(text, |(before, _)| before);
@@ -153,26 +115,26 @@ impl UrlTemplate {
         }
         let url = Url::parse(written_out).map_err(|error| wrong(&error.to_string()))?;
         match url.scheme() {
-            "http" | "https" if url.has_host() => Ok(Self { parts }),
+            "http" | "https" if url.has_host() => Ok(Self(template)),
             _ => Err(wrong("only http and https URLs with a host can be called")),
         }
     }
 
-    /// The URL for this payload; each field percent-encoded.
-    pub(super) fn fill(&self, payload: &Payload) -> Result<Url, String> {
+    /// The URL for this payload; each field percent-encoded. What is `named` is none of its fields.
+    pub(super) fn fill(&self, payload: &Payload, named: &[(&str, &str)]) -> Result<Url, String> {
         let mut text = String::new();
         let mut is_path = true;
-        for part in &self.parts {
+        for part in self.0.parts() {
             match part {
                 Part::Text(part) => {
                     is_path &= !part.contains(['?', '#']);
                     text.push_str(part);
                 }
                 Part::Field(name) => {
-                    let value = payload.value().and_then(|value| value.get(name));
-                    let value = value.and_then(scalar_text).ok_or_else(|| {
-                        format!("the url needs the payload's field {name:?} as text or a number")
-                    })?;
+                    let value = match named.iter().find(|(known, _)| known == name) {
+                        Some((_, value)) => (*value).to_owned(),
+                        None => field_text(payload, name, "url")?,
+                    };
                     // A URL's parser would walk up the path.
                     if value == "." || value == ".." {
                         return Err(format!(
@@ -232,15 +194,15 @@ mod tests {
     #[test]
     fn fields_are_percent_encoded_and_stay_in_their_place() {
         let url = UrlTemplate::new("https://api.example.com/u/{id}?n={n}").unwrap();
-        let filled = url.fill(&payload(r#"{"id":"a/../b?x=1#y","n":5}"#)).unwrap();
+        let filled = url.fill(&payload(r#"{"id":"a/../b?x=1#y","n":5}"#), &[]).unwrap();
         assert_eq!(filled.as_str(), "https://api.example.com/u/a%2F..%2Fb%3Fx%3D1%23y?n=5");
-        assert!(url.fill(&payload(r#"{"id":"..","n":5}"#)).is_err());
+        assert!(url.fill(&payload(r#"{"id":"..","n":5}"#), &[]).is_err());
         // Nothing in a path is another path, as the whole list is not one of its entries.
-        assert!(url.fill(&payload(r#"{"id":"","n":5}"#)).is_err());
-        let filled = url.fill(&payload(r#"{"id":"a","n":""}"#)).unwrap();
+        assert!(url.fill(&payload(r#"{"id":"","n":5}"#), &[]).is_err());
+        let filled = url.fill(&payload(r#"{"id":"a","n":""}"#), &[]).unwrap();
         assert_eq!(filled.as_str(), "https://api.example.com/u/a?n=");
-        assert!(url.fill(&payload(r#"{"n":5}"#)).is_err());
-        assert!(url.fill(&payload(r#"{"id":{},"n":5}"#)).is_err());
+        assert!(url.fill(&payload(r#"{"n":5}"#), &[]).is_err());
+        assert!(url.fill(&payload(r#"{"id":{},"n":5}"#), &[]).is_err());
     }
 
     #[test]

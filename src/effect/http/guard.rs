@@ -60,7 +60,9 @@ pub(super) fn client_for(url: &Url, allowed: &[AllowedHost]) -> Result<Client, H
         _ => None,
     };
     match literal {
-        Some(ip) if !is_public(ip) => Err(HandlerError::terminal(Refused(ip.to_string()))),
+        Some(ip) if !is_public(ip) => {
+            Err(HandlerError::terminal(Refused(ip.to_string())).not_sent())
+        }
         _ => GUARDED.get_or_make(Some(Arc::new(PublicOnly))),
     }
 }
@@ -84,13 +86,19 @@ pub(super) fn failed(error: reqwest::Error) -> HandlerError {
     let mut cause: Option<&dyn StdError> = Some(&error);
     while let Some(error) = cause {
         if let Some(refused) = error.downcast_ref::<Refused>() {
-            return HandlerError::terminal(refused);
+            return HandlerError::terminal(refused).not_sent();
         }
         cause = error.source();
     }
-    let is_for_good = error.is_builder();
+    let (is_for_good, is_unconnected) = (error.is_builder(), error.is_connect());
     let error = HandlerError::from(error.without_url());
-    if is_for_good { HandlerError::terminal(error.message()) } else { error }
+    if is_for_good {
+        HandlerError::terminal(error.message()).not_sent()
+    } else if is_unconnected {
+        error.not_sent()
+    } else {
+        error
+    }
 }
 
 /// Clients are made at their first use: reading the machine's certificates takes a cold start's

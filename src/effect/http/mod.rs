@@ -1,21 +1,25 @@
-//! The `http` effect: one request made from the payload, its answer told apart.
-//!
-//! 2xx is done. 408, 409, 425, 429 and 5xx are worth trying again, after `Retry-After` where it is
-//! given. Any other answer is terminal, 401 and 403 only after a secret that has changed was tried;
-//! redirects are not followed.
+//! The `http` effect: one request made from the payload. What its answer means is the provider's
+//! to say: see [`provider`]. Redirects are not followed; a 401 or 403 is tried once more if the
+//! secret has changed.
 
+mod ask;
 mod body;
 mod guard;
+pub mod provider;
 
 use std::time::Duration;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Client, Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
+pub use ask::{Ask, Found};
 pub use body::{BodyForm, InvalidTemplate, UrlTemplate};
 pub use guard::AllowedHost;
+pub use provider::Provider;
 
+use self::provider::Meaning;
 use super::MAX_RESULT;
 use crate::context::Context;
 use crate::error::HandlerError;
@@ -32,7 +36,7 @@ pub(crate) const DEV_RECORD_HEADER: &str = "onlyonce-dev-record";
 pub(crate) const DEV_KEY_HEADER: &str = "onlyonce-dev-key-header";
 
 /// What may happen after a crash.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Guarantee {
     /// Sent again under the same key: once at the provider.
     Keyed {
@@ -40,14 +44,27 @@ pub enum Guarantee {
         header: HeaderName,
         /// For how long the provider remembers it, if that is known.
         window: Option<Duration>,
+        /// How the provider is asked where the key cannot tell.
+        ask: Option<Ask>,
+    },
+    /// Sent again once the provider has said that it was not done.
+    Reconcile {
+        /// The header that carries the key, if one does.
+        header: Option<HeaderName>,
+        /// How the provider is asked.
+        ask: Ask,
     },
     /// Sent again, without a key.
     AtLeastOnce,
+    /// Never sent again by itself.
+    AtMostOnce,
 }
 
 /// One request per job.
 #[derive(Clone, Debug)]
 pub struct HttpEffect {
+    /// Whose answers these are.
+    pub provider: Provider,
     /// The method.
     pub method: Method,
     /// Where to, with `{field}` from the payload.
@@ -82,7 +99,12 @@ impl HttpEffect {
     /// Runs the effect for one call.
     pub async fn run(&self, call: Call) -> Result<Reply, HandlerError> {
         let Call { payload, context } = call;
-        let url = self.url.fill(&payload).map_err(HandlerError::terminal)?;
+        let url = self.url.fill(&payload, &[]).map_err(HandlerError::terminal)?;
+        if let Guarantee::Keyed { ask: Some(ask), .. } | Guarantee::Reconcile { ask, .. } =
+            &self.guarantee
+        {
+            ask.check(&payload).map_err(HandlerError::terminal)?;
+        }
         let body = match self.body {
             Some(form) => Some(form.write(&payload).map_err(HandlerError::terminal)?),
             None => None,
@@ -94,42 +116,64 @@ impl HttpEffect {
             Some(secret) => Some((secret, secret.read(context.clock(), context.stop()).await?)),
             None => None,
         };
-        let request = Request { effect: self, context: &context, url, body };
-        let effect = context.effect(NAME);
+        let effect = context.effect(NAME).request_bytes(&self.sent(&url, body.as_deref()));
+        let request = Request { effect: self, context: &context, url, body, secret };
         let answer: Answer = match &self.guarantee {
-            Guarantee::Keyed { header, window } => {
+            Guarantee::Keyed { header, window, ask } => {
                 let effect = match window {
                     Some(window) => effect.window(*window),
                     None => effect,
                 };
-                effect.keyed(|key| request.send(secret, Some((header, key)))).await?
+                let send = async |key| request.send(Some((header, key))).await;
+                match ask {
+                    None => effect.keyed(send).await?,
+                    Some(ask) => {
+                        let effect = effect.settles_within(ask.within(self.timeout));
+                        effect
+                            .keyed_or_ask(async |key| request.ask(ask, &payload, &key).await, send)
+                            .await?
+                    }
+                }
             }
-            Guarantee::AtLeastOnce => effect.at_least_once(|| request.send(secret, None)).await?,
+            Guarantee::Reconcile { header, ask } => {
+                let effect = effect.settles_within(ask.within(self.timeout));
+                let probe = async |key| request.ask(ask, &payload, &key).await;
+                let send =
+                    async |key| request.send(header.as_ref().map(|header| (header, key))).await;
+                effect.reconcile(probe, send).await?
+            }
+            Guarantee::AtLeastOnce => effect.at_least_once(|| request.send(None)).await?,
+            Guarantee::AtMostOnce => effect.at_most_once(|| request.send(None)).await?,
         };
         Ok(Reply::of(&Done { status: answer.status }))
     }
+
+    /// What is sent under a key, for its digest.
+    fn sent(&self, url: &Url, body: Option<&str>) -> Vec<u8> {
+        [self.method.as_str(), " ", url.as_str(), "\n", body.unwrap_or_default()].concat().into()
+    }
 }
+
+/// Secrets are read once, and shown to no one.
+type ReadSecret<'a> = (&'a Secret, Reading);
 
 struct Request<'a> {
     effect: &'a HttpEffect,
     context: &'a Context,
-    url: url::Url,
+    url: Url,
     body: Option<String>,
+    secret: Option<ReadSecret<'a>>,
 }
 
 impl Request<'_> {
     /// Sends it; once more if the secret it was refused for has changed meanwhile.
-    async fn send(
-        &self,
-        secret: Option<(&Secret, Reading)>,
-        key: Option<(&HeaderName, EffectKey)>,
-    ) -> Result<Answer, HandlerError> {
+    async fn send(&self, key: Option<(&HeaderName, EffectKey)>) -> Result<Answer, HandlerError> {
         let context = self.context;
-        let value = secret.as_ref().map(|(secret, read)| (*secret, read));
+        let value = self.secret.as_ref().map(|(secret, read)| (*secret, read));
         let mut response = self.send_with(value, key.as_ref()).await?;
         let is_refused =
             matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        if let (true, Some((secret, used))) = (is_refused, &secret) {
+        if let (true, Some((secret, used))) = (is_refused, &self.secret) {
             match secret.refused(used, context.clock(), context.stop()).await? {
                 Refused::Changed(now) => {
                     response = self.send_with(Some((*secret, &now)), key.as_ref()).await?;
@@ -141,11 +185,11 @@ impl Request<'_> {
                          again after it",
                         response.status()
                     );
-                    return Err(HandlerError::retry_after(wait, message));
+                    return Err(HandlerError::retry_after(wait, message).not_sent());
                 }
             }
         }
-        told_apart(response, context.now()).await
+        told_apart(self.effect.provider, response, context.now()).await
     }
 
     async fn send_with(
@@ -153,57 +197,71 @@ impl Request<'_> {
         secret: Option<(&Secret, &Reading)>,
         key: Option<&(&HeaderName, EffectKey)>,
     ) -> Result<Response, HandlerError> {
-        let Self { effect, context, url, body } = self;
-        let mut headers = HeaderMap::new();
-        let (client, url) = match context.outside() {
-            None => (guard::client_for(url, &effect.allow_hosts)?, url.clone()),
-            Some(receiver) => {
-                let id = HeaderValue::from_str(context.id().as_str());
-                headers.insert(DEV_RECORD_HEADER, id.map_err(HandlerError::terminal)?);
-                if let Some((header, _)) = &key {
-                    headers.insert(DEV_KEY_HEADER, HeaderValue::from((*header).clone()));
-                }
-                guard::client_instead(url.clone(), receiver)?
-            }
-        };
+        let (client, url, mut headers) = self.way_to(&self.url)?;
         if let Some((header, key)) = key {
+            if self.context.outside().is_some() {
+                headers.insert(DEV_KEY_HEADER, HeaderValue::from((*header).clone()));
+            }
             let key = HeaderValue::from_str(key.as_str()).map_err(HandlerError::terminal)?;
             headers.insert((*header).clone(), key);
         }
         if let Some((secret, read)) = secret {
             headers.insert(secret.header().clone(), read.value());
         }
-        if let Some(form) = effect.body {
+        if let Some(form) = self.effect.body {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(form.content_type()));
         }
-        let timeout = effect.timeout.min(context.stop().remaining(context.now()));
-        let mut request =
-            client.request(effect.method.clone(), url.clone()).headers(headers).timeout(timeout);
-        if let Some(body) = body {
+        let mut request = client.request(self.effect.method.clone(), url).headers(headers);
+        if let Some(body) = &self.body {
             request = request.body(body.clone());
         }
-        request.send().await.map_err(guard::failed)
+        request.timeout(self.time_left()).send().await.map_err(guard::failed)
+    }
+
+    /// The client for a URL, and that URL with the headers that go with it.
+    fn way_to(&self, url: &Url) -> Result<(Client, Url, HeaderMap), HandlerError> {
+        let mut headers = HeaderMap::new();
+        let Some(receiver) = self.context.outside() else {
+            return Ok((guard::client_for(url, &self.effect.allow_hosts)?, url.clone(), headers));
+        };
+        let id = HeaderValue::from_str(self.context.id().as_str());
+        headers.insert(DEV_RECORD_HEADER, id.map_err(HandlerError::terminal)?);
+        let (client, url) = guard::client_instead(url.clone(), receiver)?;
+        Ok((client, url, headers))
+    }
+
+    fn time_left(&self) -> Duration {
+        self.effect.timeout.min(self.context.stop().remaining(self.context.now()))
     }
 }
 
-async fn told_apart(response: Response, now: Timestamp) -> Result<Answer, HandlerError> {
-    let status = response.status();
-    if status.is_success() {
-        // The effect has happened: an answer that breaks off is still done.
-        return Ok(Answer { status: status.as_u16(), body: text(response).await });
-    }
-    let message = format!("the answer was {status}");
-    if !is_worth_trying_again(status) {
-        return Err(HandlerError::terminal(message));
-    }
-    Err(match retry_after(response.headers(), now) {
+async fn told_apart(
+    provider: Provider,
+    response: Response,
+    now: Timestamp,
+) -> Result<Answer, HandlerError> {
+    let (status, headers) = (response.status(), response.headers().clone());
+    // The effect may have happened: an answer that breaks off still has its status.
+    let body = text(response).await;
+    let meaning = provider.meaning(status, &headers, body.as_deref());
+    let message = match body.as_deref().and_then(|body| provider.reason(body)) {
+        Some(reason) => format!("the answer was {status} ({reason})"),
+        None => format!("the answer was {status}"),
+    };
+    let later = |message| match retry_after(&headers, now) {
         Some(wait) => HandlerError::retry_after(wait, message),
         None => HandlerError::retryable(message),
+    };
+    Err(match meaning {
+        Meaning::Done => return Ok(Answer { status: status.as_u16(), body }),
+        Meaning::Later => later(message),
+        Meaning::NotYet => later(message).not_sent(),
+        Meaning::Rejected => HandlerError::rejected(message),
+        Meaning::TurnedAway => HandlerError::terminal(message).not_sent(),
+        Meaning::Mismatch => HandlerError::mismatch(message),
+        Meaning::Final => HandlerError::terminal(message),
+        Meaning::Unclear => HandlerError::unknown(message),
     })
-}
-
-fn is_worth_trying_again(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 408 | 409 | 425 | 429) || status.is_server_error()
 }
 
 /// Seconds or a date, from one second to what a queue can wait.
@@ -255,15 +313,5 @@ mod tests {
         assert_eq!(wait(date, 784_111_999_000), Some(Duration::from_secs(1)));
         assert_eq!(wait("soon", 0), None);
         assert_eq!(wait("-1", 0), None);
-    }
-
-    #[test]
-    fn statuses_are_told_apart() {
-        for status in [408, 409, 425, 429, 500, 502, 503, 504, 599] {
-            assert!(is_worth_trying_again(StatusCode::from_u16(status).unwrap()), "{status}");
-        }
-        for status in [301, 304, 307, 400, 401, 402, 403, 404, 422] {
-            assert!(!is_worth_trying_again(StatusCode::from_u16(status).unwrap()), "{status}");
-        }
     }
 }

@@ -52,6 +52,7 @@ fn attributes(field: &Field) -> Vec<(&'static str, Option<AttributeValue>)> {
         Field::LeaseUntil(at) => one("lease_until", Some(number(at.millis()))),
         Field::NotBefore(at) => one("not_before", at.map(|at| number(at.millis()))),
         Field::Fingerprint(print) => one("fingerprint", print.as_ref().map(|p| text(p.as_str()))),
+        Field::UnrecordedSince(at) => one("unrecorded_since", at.map(|at| number(at.millis()))),
         Field::Effects(effects) => one("effects", Some(encode_effects(effects))),
         Field::Output(output) => {
             let stored = match output {
@@ -80,8 +81,12 @@ fn encode_effects(effects: &BTreeMap<String, EffectRecord>) -> AttributeValue {
             ("generation".to_owned(), number(effect.generation)),
             ("first_sent".to_owned(), number(effect.first_sent.millis())),
         ]);
-        if let Some(result) = &effect.result {
-            map.insert("result".to_owned(), text(result));
+        let more = [
+            ("request", effect.request.as_ref().map(Fingerprint::as_str)),
+            ("result", effect.result.as_deref()),
+        ];
+        for (name, value) in more {
+            map.extend(value.map(|value| (name.to_owned(), text(value))));
         }
         AttributeValue::M(map)
     };
@@ -205,6 +210,7 @@ pub(super) fn decode(id: &RecordId, attributes: &Attributes) -> Result<Record, E
         lease_until: item.instant("lease_until")?,
         not_before: item.maybe_number("not_before")?.map(Timestamp::from_millis),
         fingerprint: item.maybe_text("fingerprint")?.map(Fingerprint::from_stored),
+        unrecorded_since: item.maybe_number("unrecorded_since")?.map(Timestamp::from_millis),
         effects: item.effects()?,
         output,
         error: item.maybe_text("error")?,
@@ -285,6 +291,7 @@ impl Reader<'_> {
             state: effect.name("state")?,
             generation: effect.number("generation")?,
             first_sent: effect.instant("first_sent")?,
+            request: effect.maybe_text("request")?.map(Fingerprint::from_stored),
             result: effect.maybe_text("result")?,
         })
     }

@@ -42,6 +42,7 @@ pub(super) fn columns(field: &Field) -> Result<Named, Error> {
         Field::LeaseUntil(at) => numbered("lease_until", at.millis()),
         Field::NotBefore(at) => maybe("not_before", at.map(Timestamp::millis)),
         Field::Fingerprint(print) => text("fingerprint", print.as_ref().map(Fingerprint::as_str)),
+        Field::UnrecordedSince(at) => maybe("unrecorded_since", at.map(Timestamp::millis)),
         Field::Effects(effects) => text("effects", Some(&encode_effects(effects))),
         Field::Output(output) => {
             let stored = match output {
@@ -67,8 +68,14 @@ fn encode_effects(effects: &BTreeMap<String, EffectRecord>) -> String {
             "generation": effect.generation,
             "first_sent": effect.first_sent.millis(),
         });
-        if let (Some(result), Some(map)) = (&effect.result, attributes.as_object_mut()) {
-            map.insert("result".to_owned(), result.as_str().into());
+        let more = [
+            ("request", effect.request.as_ref().map(Fingerprint::as_str)),
+            ("result", effect.result.as_deref()),
+        ];
+        if let Some(map) = attributes.as_object_mut() {
+            for (name, value) in more {
+                map.extend(value.map(|value| (name.to_owned(), value.into())));
+            }
         }
         attributes
     };

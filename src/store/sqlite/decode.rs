@@ -42,6 +42,7 @@ pub(super) fn decode(row: &Row<'_>) -> Result<Record, Error> {
         lease_until: columns.instant("lease_until")?,
         not_before: columns.maybe_number("not_before")?.map(Timestamp::from_millis),
         fingerprint: columns.maybe::<String>("fingerprint")?.map(Fingerprint::from_stored),
+        unrecorded_since: columns.maybe_number("unrecorded_since")?.map(Timestamp::from_millis),
         effects: columns.effects()?,
         output,
         error: columns.maybe("error")?,
@@ -110,14 +111,15 @@ impl Reader<'_> {
 }
 
 fn effect_of(effect: &Value) -> Option<EffectRecord> {
-    let result = match effect.get("result") {
-        None => None,
-        Some(result) => Some(result.as_str()?.to_owned()),
+    let maybe_text = |name| match effect.get(name) {
+        None => Some(None),
+        Some(text) => text.as_str().map(|text| Some(text.to_owned())),
     };
     Some(EffectRecord {
         state: effect.get("state")?.as_str()?.parse().ok()?,
         generation: effect.get("generation")?.as_u64()?,
         first_sent: Timestamp::from_millis(effect.get("first_sent")?.as_u64()?),
-        result,
+        request: maybe_text("request")?.map(Fingerprint::from_stored),
+        result: maybe_text("result")?,
     })
 }

@@ -41,6 +41,7 @@ CREATE TABLE onlyonce (
     lease_until INTEGER NOT NULL,
     not_before INTEGER,
     fingerprint TEXT,
+    unrecorded_since INTEGER,
     effects TEXT NOT NULL,
     output TEXT,
     output_omitted INTEGER,
