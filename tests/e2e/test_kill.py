@@ -21,6 +21,8 @@ allow_hosts = ["{host}"]
 
 ORDER = {"amount": 4200, "currency": "eur", "source": "tok_visa"}
 
+SKEW = 5
+
 # Short, so that a killed attempt's lease is soon over: it ends with the invocation.
 BRIEF = {"timeout": 4, "visibility": 4}
 
@@ -50,6 +52,8 @@ def test_charge_survives_sigkill_between_effect_and_record(aws, worker_binary, p
     first, second = charging.requests()
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
     assert first.body == second.body
+    # Nobody could know that the first was dead: it was believed until its lease and the skew were over.
+    assert second.at - first.at > SKEW
     (charge,) = stripe.charges()
     assert (charge["amount"], charge["currency"], charge["paid"]) == (4200, "eur", True)
     # What the provider said of the first request is what the second one's attempt has kept.

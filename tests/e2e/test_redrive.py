@@ -7,7 +7,7 @@ from harness.stripe import TOKEN
 
 
 def test_redrive_runs_once_duplicate_does_not(aws, package, receiver, case):
-    receiver.answer(f"/charge/{case}", 422)
+    receiver.answer(f"/charge/{case}", 404)
     with deployed(aws, package, env={"CHARGES_TOKEN": "t"}) as shop:
         body = {"case": case}
         shop.send_together([("charge", case, body)] * 2)
