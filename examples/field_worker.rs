@@ -2,8 +2,13 @@
 //!
 //! - `echo` answers its payload,
 //! - `explode` panics,
-//! - `slow` takes `{"ms": N}`.
+//! - `slow` takes `{"ms": N}`,
+//! - `three-steps` has three keyed effects, one after another,
+//! - `charge-once` posts its fields to `CHARGES_URL`, with the header `CHARGES_TOKEN`, at most once,
+//! - `reserve` takes `{"sku": .., "quantity": N}` out of the table that `STOCK_TABLE` names, and
+//!   `restock` puts it in.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onlyonce::context::Context;
@@ -11,15 +16,23 @@ use onlyonce::error::{BoxError, HandlerError};
 use onlyonce::handler::{Job, Router};
 use onlyonce::protocol::RetryPolicy;
 use onlyonce::runtime::{Clock, SystemClock};
+use onlyonce::store::RowWrite;
 use serde::Deserialize;
 use serde_json::Value;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let soon = RetryPolicy::fixed(Duration::from_secs(1), 2);
+    // Attempts that are killed count as well.
+    let often = RetryPolicy::fixed(Duration::from_secs(1), 100);
+    let brief = Duration::from_secs(2);
     let jobs = Router::new()
         .job("echo", echo)
         .job("slow", slow)
+        .job("three-steps", three_steps)
+        .job("charge-once", charge_once)
+        .job("restock", restock)
+        .with(Job::new("reserve", reserve).retry(often).timeout(brief))
         .with(Job::new("explode", explode).retry(soon));
     onlyonce::serve(jobs).await
 }
@@ -36,6 +49,61 @@ struct Slow {
 async fn slow(slow: Slow, _: Context) -> Result<u64, HandlerError> {
     SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(slow.ms)).await;
     Ok(slow.ms)
+}
+
+async fn three_steps(_: Value, cx: Context) -> Result<Vec<String>, HandlerError> {
+    let mut keys = Vec::new();
+    for step in ["first", "second", "third"] {
+        let kept = cx.effect(step).keyed(async |key| Ok::<_, HandlerError>(key.to_string()));
+        keys.push(kept.await?);
+    }
+    Ok(keys)
+}
+
+async fn charge_once(order: BTreeMap<String, Value>, cx: Context) -> Result<u16, HandlerError> {
+    cx.effect("charge").at_most_once(async || post(&order).await).await
+}
+
+async fn post(order: &BTreeMap<String, Value>) -> Result<u16, HandlerError> {
+    let fields = order.iter().map(|(name, value)| match value {
+        Value::String(text) => (name, text.clone()),
+        other => (name, other.to_string()),
+    });
+    let form = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    // Fails only if there is one already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let answer = reqwest::Client::new()
+        .post(std::env::var("CHARGES_URL")?)
+        .header("authorization", std::env::var("CHARGES_TOKEN")?)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(form)
+        .send()
+        .await?
+        .error_for_status()?;
+    Ok(answer.status().as_u16())
+}
+
+#[derive(Deserialize)]
+struct Goods {
+    sku: String,
+    quantity: i64,
+}
+
+async fn reserve(goods: Goods, cx: Context) -> Result<(), HandlerError> {
+    cx.stage(available(goods.sku, -goods.quantity)?).await
+}
+
+async fn restock(goods: Goods, cx: Context) -> Result<(), HandlerError> {
+    cx.stage(available(goods.sku, goods.quantity)?).await
+}
+
+fn available(sku: String, change: i64) -> Result<RowWrite, HandlerError> {
+    Ok(RowWrite::Add {
+        table: std::env::var("STOCK_TABLE")?,
+        key: [("sku".to_owned(), sku.into())].into(),
+        add: [("available".to_owned(), change)].into(),
+        floor: [("available".to_owned(), 0)].into(),
+    })
 }
 
 #[allow(clippy::panic, reason = "that is the point of it")]

@@ -40,6 +40,8 @@ pub(crate) struct About {
     pub message_id: Option<String>,
     /// When the handler is stopped.
     pub stop: Timestamp,
+    /// Nothing is claimed: there is nothing yet to remember an effect by.
+    pub is_fused: bool,
     /// What stands for the outside world, when things are only tried out.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only requests go outside"))]
     pub outside: Option<SocketAddr>,
@@ -49,12 +51,36 @@ pub(crate) struct About {
 /// after another.
 pub(crate) struct Journal {
     pub held: Held,
-    pub staged: Vec<StagedWrite>,
+    pub staged: Staged,
     begun: HashSet<String>,
     has_unwritten_effects: bool,
     /// A write of effects whose outcome is not known: the handler called it off half-way, or the
     /// store did not say.
     in_doubt: Option<ConditionalWrite>,
+}
+
+/// What commits with the completion, and what it means if a condition of it does not hold.
+pub(crate) struct Staged {
+    writes: Vec<StagedWrite>,
+    refusals: Vec<Option<HandlerError>>,
+}
+
+impl Staged {
+    pub const fn new() -> Self {
+        Self { writes: Vec::new(), refusals: Vec::new() }
+    }
+
+    pub fn writes(&self) -> &[StagedWrite] {
+        &self.writes
+    }
+
+    /// What the refusal of the write at `index` means.
+    pub fn refusal(&mut self, index: usize) -> HandlerError {
+        let declared = self.refusals.get_mut(index).and_then(Option::take);
+        declared.unwrap_or_else(|| {
+            HandlerError::terminal(format!("the condition of staged write {index} did not hold"))
+        })
+    }
 }
 
 impl Journal {
@@ -111,7 +137,7 @@ impl Context {
     pub(crate) fn new(about: About, commits: Commits, held: Held) -> Self {
         let journal = Journal {
             held,
-            staged: Vec::new(),
+            staged: Staged::new(),
             begun: HashSet::new(),
             has_unwritten_effects: false,
             in_doubt: None,
@@ -134,13 +160,13 @@ impl Context {
         &self.attempt.about.id
     }
 
-    /// Which attempt this is, from 1.
+    /// Which attempt this is, from 1. In a fused job, which knows its record only at its end, 1.
     pub fn attempt(&self) -> u32 {
         self.attempt.about.attempt
     }
 
     /// This claim's fencing token: a resource that remembers the highest it has seen can refuse a
-    /// late owner.
+    /// late owner. In a fused job there is none, and this is 1.
     pub fn token(&self) -> FencingToken {
         self.attempt.about.token
     }
@@ -172,12 +198,32 @@ impl Context {
     }
 
     /// Adds a write that commits together with the completion, or not at all: exactly once. The
-    /// error names what this store takes instead. Nothing is written if the handler fails.
+    /// error names what this store takes instead. Nothing is written if the handler fails. If the
+    /// write's own condition does not hold, the job fails for good: see [`stage_or`](Self::stage_or).
     pub async fn stage(&self, write: impl Into<StagedWrite>) -> Result<(), HandlerError> {
-        let write = write.into();
+        self.add(write.into(), None).await
+    }
+
+    /// The same, and says what it means if the write's condition does not hold: out of stock, say,
+    /// which is terminal, or not yet there, which is worth trying again.
+    pub async fn stage_or(
+        &self,
+        write: impl Into<StagedWrite>,
+        refused: HandlerError,
+    ) -> Result<(), HandlerError> {
+        self.add(write.into(), Some(refused)).await
+    }
+
+    async fn add(
+        &self,
+        write: StagedWrite,
+        refused: Option<HandlerError>,
+    ) -> Result<(), HandlerError> {
         self.attempt.commits.store().accepts(&write).map_err(HandlerError::terminal)?;
         let mut journal = self.attempt.journal.lock().await;
-        journal.as_mut().ok_or_else(is_over)?.staged.push(write);
+        let staged = &mut journal.as_mut().ok_or_else(is_over)?.staged;
+        staged.writes.push(write);
+        staged.refusals.push(refused);
         Ok(())
     }
 
@@ -193,6 +239,12 @@ impl Context {
         class: EffectClass,
         request: Option<&Fingerprint>,
     ) -> Result<Begin, HandlerError> {
+        if self.attempt.about.is_fused {
+            return Err(HandlerError::terminal(format!(
+                "effect {name:?} in a fused job, which has nothing to remember it by: declare the \
+                 job without `fused`"
+            )));
+        }
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
         if !journal.begun.insert(name.to_owned()) {

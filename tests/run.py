@@ -81,6 +81,8 @@ class Run:
         missing += [f"{SAM / tool}: it comes with `make tools`" for tool in ("sam", "cfn-lint") if not (SAM / tool).exists()]
         if not (ROOT / "tests/node_modules/@aws-sdk/client-sqs").exists():
             missing.append("the Node SDK: it comes with `make tools`")
+        if not (ROOT / "tests/node_modules/stripe-stateful-mock/dist/cli.js").exists():
+            missing.append("the payment provider: it comes with `make tools`")
         if not Path("/proc/self/environ").exists():
             missing.append("/proc: Lambda zips are Linux programs, so these tests run on Linux")
         if missing:

@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from harness.deployment import Aws, deployed, packaged  # noqa: E402
+from harness.forwarder import Forwarder  # noqa: E402
+from harness.proxy import CountingProxy  # noqa: E402
 from harness.receiver import Receiver  # noqa: E402
+from harness.stripe import Stripe  # noqa: E402
 
 # How functions reach this machine. Processes of an emulator without Docker share its loopback.
 HOST = os.environ.get("ONLYONCE_TEST_HOST", "127.0.0.1")
@@ -67,6 +70,29 @@ def shop(aws, package):
 def case():
     """A name no other test uses: the last part of the receiver's path, and of the key."""
     return uuid.uuid4().hex[:12]
+
+
+@pytest.fixture
+def proxy(aws):
+    """Between a worker and AWS, for deployments that are given its URL as their endpoint."""
+    server = CountingProxy(aws.endpoint, HOST)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def stripe(tmp_path):
+    provider = Stripe(tmp_path)
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def charging(stripe):
+    """Between a worker and the payment provider: keeps every request as it was sent."""
+    server = Forwarder(stripe.url, HOST)
+    yield server
+    server.close()
 
 
 def jobs_for(host, receiver):

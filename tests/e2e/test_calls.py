@@ -1,34 +1,68 @@
 """What one message costs in DynamoDB calls, counted between the real worker and the store."""
 
-import pytest
-from conftest import HOST
-from harness.deployment import deployed
-from harness.proxy import CountingProxy
+from harness.deployment import deployed, packaged
+from harness.stock import Stock
+from harness.stripe import TOKEN
 
 
-@pytest.fixture
-def counted(aws, package):
-    proxy = CountingProxy(aws.endpoint, HOST)
-    with deployed(aws, package, endpoint=proxy.url, env={"CHARGES_TOKEN": "t"}) as deployment:
-        yield deployment, proxy
-    proxy.close()
-
-
-def test_a_lone_message_costs_two_writes_and_a_duplicate_one(counted, receiver, case):
-    shop, proxy = counted
-    # The first message starts the process, which may warm its connection up.
-    shop.send({"case": f"{case}-warm"}, job="charge", key=f"{case}-warm")
-    shop.wait_record("charge", f"{case}-warm", "completed")
-    shop.wait_drained()
-
+def counted(shop, proxy, job, key, body):
+    """The DynamoDB calls of one message, until it is gone."""
     proxy.reset()
-    shop.send({"case": case}, job="charge", key=case)
-    shop.wait_record("charge", case, "completed")
+    shop.send(body, job=job, key=key)
+    record = shop.wait_record(job, key, "completed")
     shop.wait_drained()
-    assert proxy.calls() == {"PutItem": 1, "UpdateItem": 1}
+    assert record["attempt"] == 1
+    return proxy.calls()
 
-    proxy.reset()
-    shop.send({"case": case}, job="charge", key=case)
-    shop.wait_drained()
-    assert proxy.calls() == {"PutItem": 1}
+
+def test_a_lone_message_costs_two_writes_and_a_duplicate_one(aws, package, proxy, receiver, case):
+    with deployed(aws, package, endpoint=proxy.url, env={"CHARGES_TOKEN": "t"}) as shop:
+        # The first message starts the process, which may warm its connection up.
+        counted(shop, proxy, "charge", f"{case}-warm", {"case": f"{case}-warm"})
+
+        assert counted(shop, proxy, "charge", case, {"case": case}) == {"PutItem": 1, "UpdateItem": 1}
+        assert counted(shop, proxy, "charge", case, {"case": case}) == {"PutItem": 1}
     assert len(receiver.requests(f"/charge/{case}")) == 1
+
+
+def test_each_class_of_effect_costs_what_it_says(aws, field_binary, proxy, charging, case):
+    goods = {"sku": case, "quantity": 3}
+    order = {"amount": 4200, "currency": "eur", "source": "tok_visa"}
+    with Stock(aws, f"stock-{case}") as stock, deployed(
+        aws, packaged(field_binary), endpoint=proxy.url,
+        env={
+            "STOCK_TABLE": stock.table,
+            "CHARGES_URL": f"{charging.url}/v1/charges",
+            "CHARGES_TOKEN": TOKEN,
+        },
+    ) as shop:
+        stock.put(case, 10)
+        cost = lambda job, body: counted(shop, proxy, job, f"{case}-{job}", body)
+        cost("echo", {})  # starts the process
+        duplicate = {"PutItem": 1}
+
+        # n keyed effects: n + 1 writes.
+        assert cost("three-steps", {}) == {"PutItem": 1, "UpdateItem": 3}
+        assert cost("three-steps", {}) == duplicate
+        # At most once: one more before.
+        assert cost("charge-once", order) == {"PutItem": 1, "UpdateItem": 2}
+        assert cost("charge-once", order) == duplicate
+        assert len(charging.requests()) == 1
+        # Staged writes go with the completion.
+        assert cost("restock", goods) == {"PutItem": 1, "TransactWriteItems": 1}
+        assert cost("restock", goods) == duplicate
+        assert stock.available(case) == 13
+
+
+def test_a_fused_job_costs_one_transaction_and_nothing_else(aws, field_binary, proxy, case):
+    goods = {"sku": case, "quantity": 3}
+    with Stock(aws, f"stock-{case}") as stock, deployed(
+        aws, packaged(field_binary), endpoint=proxy.url, env={"STOCK_TABLE": stock.table}
+    ) as shop:
+        stock.put(case, 10)
+        counted(shop, proxy, "echo", case, {})  # starts the process
+
+        assert counted(shop, proxy, "reserve", case, goods) == {"TransactWriteItems": 1}
+        # Of a duplicate, too: it loses its condition.
+        assert counted(shop, proxy, "reserve", case, goods) == {"TransactWriteItems": 1}
+        assert stock.available(case) == 7

@@ -1,11 +1,8 @@
 """What fails comes back when it is worth it, and is given up where it is not."""
 
-import time
-
-from harness.deployment import record_id, until
+from harness.deployment import deployed, record_id
+from harness.redrive import resend, wait_for_skew
 from test_poison import quarantine_mark
-
-SKEW_MS = 5_000
 
 
 def test_a_server_error_is_retried_under_the_same_key(shop, receiver, case):
@@ -78,8 +75,7 @@ def test_a_message_sent_again_from_the_dead_letters_runs_once_more(shop, receive
     assert failed["status"] == "failed"
 
     receiver.answer(f"/charge/{case}", 200)
-    # A copy of the message that failed could be this young; only one sent later opens the key.
-    until("the skew is over", lambda: time.time() * 1000 > failed["updated_at"] + SKEW_MS, every=0.1)
+    wait_for_skew(failed)
     assert resend(shop, message) != first_id
 
     completed = shop.wait_record("charge", case, "completed")
@@ -93,13 +89,16 @@ def test_a_message_sent_again_from_the_dead_letters_runs_once_more(shop, receive
     assert shop.record("charge", case) == completed
 
 
-def resend(shop, message):
-    """As an operator's redrive does: body and attributes as they lie there, the mark included."""
-    return shop.aws.sqs.send_message(
-        QueueUrl=shop.queue_url,
-        MessageBody=message["Body"],
-        MessageAttributes={
-            name: {"DataType": value["DataType"], "StringValue": value["StringValue"]}
-            for name, value in message["MessageAttributes"].items()
-        },
-    )["MessageId"]
+def test_a_delay_is_a_change_of_visibility_and_nothing_is_sent(aws, package, proxy, receiver, case):
+    """Lambda stops a message that its function sends to its own queue, after 16 such hops."""
+    receiver.answer(f"/charge/{case}", 503, 503, 503, 200)
+    with deployed(aws, package, endpoint=proxy.url, env={"CHARGES_TOKEN": "t"}) as shop:
+        sent = shop.send({"case": case}, job="charge", key=case)
+        record = shop.wait_record("charge", case, "completed")
+        shop.wait_drained()
+
+    asked = proxy.calls("AmazonSQS")
+    assert asked.pop("ChangeMessageVisibilityBatch") == 3
+    assert set(asked) <= {"GetQueueUrl"}
+    # The same message all along.
+    assert (record["message_id"], record["attempt"]) == (sent, 4)

@@ -1,5 +1,6 @@
 """A queue, its dead-letter queue, a claim table and a worker behind a real event source."""
 
+import base64
 import hashlib
 import io
 import json
@@ -12,6 +13,8 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
+
+from . import processes
 
 TABLE = {
     "BillingMode": "PAY_PER_REQUEST",
@@ -60,11 +63,21 @@ def until(what, probe, timeout=45, every=0.05):
 
 def record_id(job, key, namespace="default"):
     """The identity of a record, made here a second time from its definition."""
+    return digest_of("onlyonce/1", namespace, job, key).hexdigest()
+
+
+def effect_key(job, key, effect, generation):
+    """The key that an effect's provider sees, made here a second time from its definition."""
+    digest = digest_of("onlyonce/1/effect", record_id(job, key), effect, str(generation)).digest()
+    return base64.b32encode(digest[:20]).decode().lower()
+
+
+def digest_of(*parts):
     digest = hashlib.sha256()
-    for part in ("onlyonce/1", namespace, job, key):
+    for part in parts:
         data = part.encode()
         digest.update(len(data).to_bytes(4, "big") + data)
-    return digest.hexdigest()
+    return digest
 
 
 def packaged(bootstrap, jobs=None):
@@ -159,6 +172,14 @@ class Deployment:
         self._receive_dead(wait=0)
         return [message for message in self._dead if matches(message)]
 
+    def kill(self, held):
+        """Kills the worker that awaits the answer to a held call, and sees it dead.
+
+        Its process must be on this machine, as it is where an emulator runs functions without Docker.
+        """
+        assert held.pid, "the sender of the call is not a process of this machine"
+        processes.kill(held.pid, of=f"ONLYONCE_STORE=dynamodb://{self.table}")
+
     def log_lines(self):
         pages = self.aws.logs.get_paginator("filter_log_events").paginate(
             logGroupName=f"/aws/lambda/{self.function}"
@@ -187,7 +208,7 @@ class Deployment:
 
 @contextmanager
 def deployed(aws, package, *, env=None, endpoint=None, fifo=False, timeout=10, visibility=12,
-             max_receives=20, dlq=True):
+             max_receives=20, dlq=True, batch=10):
     """Creates a deployment and takes all of it away again."""
     name = f"oo-{uuid.uuid4().hex[:10]}"
     suffix = ".fifo" if fifo else ""
@@ -239,7 +260,7 @@ def deployed(aws, package, *, env=None, endpoint=None, fifo=False, timeout=10, v
     source = functions.create_event_source_mapping(
         EventSourceArn=arn(sqs, queue_url),
         FunctionName=name,
-        BatchSize=10,
+        BatchSize=batch,
         FunctionResponseTypes=["ReportBatchItemFailures"],
     )["UUID"]
     until(

@@ -1,6 +1,7 @@
 """What this run has started, told by a mark in its environment that every child inherits."""
 
 import os
+import select
 import signal
 import time
 from pathlib import Path
@@ -44,19 +45,70 @@ def named(pid):
         return "gone"
 
 
-def listening_sockets():
-    """Inode of each listening TCP socket -> its port."""
-    found = {}
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+def tcp_sockets(pid="self"):
+    """State, local port, remote port and inode of each TCP socket, as that process's network has them."""
+    for table in ("tcp", "tcp6"):
         try:
-            lines = Path(table).read_text().splitlines()[1:]
+            lines = Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]
         except OSError:
             continue
         for line in lines:
             fields = line.split()
-            if fields[3] == "0A":  # LISTEN
-                found[fields[9]] = int(fields[1].rsplit(":", 1)[1], 16)
+            local, remote = (int(address.rsplit(":", 1)[1], 16) for address in fields[1:3])
+            yield fields[3], local, remote, fields[9]
+
+
+def listening_sockets():
+    """Inode of each listening TCP socket -> its port."""
+    return {inode: port for state, port, _, inode in tcp_sockets() if state == "0A"}
+
+
+def connected(port, to):
+    """The process of this machine that is connected from this port to that one, in a container or not."""
+    networks = {}  # -> the inodes of that connection's sockets
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            network = os.readlink(f"/proc/{pid}/ns/net")
+        except OSError:
+            continue  # gone meanwhile, or another user's
+        if network not in networks:
+            networks[network] = {
+                inode for state, *ports, inode in tcp_sockets(pid) if (state, ports) == ("01", [port, to])
+            }
+        if networks[network] & sockets_of(pid):
+            return int(pid)
+    return None
+
+
+def sockets_of(pid):
+    """The inodes of the sockets that a process has open."""
+    found = set()
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(descriptor)
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    except OSError:
+        pass  # gone meanwhile, or another user's
     return found
+
+
+def kill(pid, of):
+    """Kills with SIGKILL, and returns once the process is seen dead.
+
+    `of` is a variable of its environment, as `NAME=value`: whoever has got its number meanwhile is
+    not meant.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        assert of.encode() in environment, f"process {pid} is not one with {of}: {named(pid)}"
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        assert ended.poll(10_000), f"process {pid} has survived SIGKILL"
+    finally:
+        os.close(process)
 
 
 def ports_of(pids):
@@ -64,17 +116,7 @@ def ports_of(pids):
     sockets = listening_sockets()
     ports = set()
     for pid in pids:
-        try:
-            descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-        except OSError:
-            continue
-        for descriptor in descriptors:
-            try:
-                target = os.readlink(descriptor)
-            except OSError:
-                continue
-            if target.startswith("socket:["):
-                ports |= {sockets[inode] for inode in [target[8:-1]] if inode in sockets}
+        ports |= {sockets[inode] for inode in sockets_of(pid) if inode in sockets}
     return ports
 
 
