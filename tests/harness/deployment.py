@@ -48,6 +48,7 @@ class Aws:
         client = lambda service: boto3.client(service, endpoint_url=endpoint, config=config)
         self.sqs, self.dynamodb = client("sqs"), client("dynamodb")
         self.functions, self.logs = client("lambda"), client("logs")
+        self.topics, self.events = client("sns"), client("events")
         self.s3, self.stacks, self.alarms = client("s3"), client("cloudformation"), client("cloudwatch")
 
 
