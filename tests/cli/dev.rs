@@ -165,3 +165,34 @@ fn watching_runs_again_when_the_file_changes() {
     running.kill().unwrap();
     running.wait().unwrap();
 }
+
+/// What would go to AWS goes to the receiver: no endpoint and no credentials are needed.
+#[test]
+fn effects_that_call_aws_are_only_rehearsed() {
+    let folder = Folder::new();
+    let jobs = [
+        ("a", "keyed", "effect = \"lambda\"\nfunction = \"charge\""),
+        ("b", "at-least-once", "effect = \"sqs\"\nqueue_url = \"https://sqs.invalid/0/ship\""),
+        ("c", "at-least-once", "effect = \"sns\"\ntopic_arn = \"arn:aws:sns:us-east-1:0:told\""),
+        (
+            "d",
+            "at-most-once",
+            "effect = \"eventbridge\"\nbus = \"shop\"\nsource = \"s\"\ndetail_type = \"d\"",
+        ),
+    ];
+    let table = |(job, guarantee, effect): &(&str, &str, &str)| {
+        format!("[job.{job}]\nguarantee = \"{guarantee}\"\n{effect}\n")
+    };
+    let line = |(job, ..): &(&str, &str, &str)| {
+        format!("{{\"job\":\"{job}\",\"idempotency-key\":\"k\",\"body\":{{}}}}\n")
+    };
+    let file = folder.file("jobs.toml", &jobs.iter().map(table).collect::<String>());
+    let lines = folder.file("lines.jsonl", &jobs.iter().map(line).collect::<String>());
+    let mut command = onlyonce(&folder.0);
+    command.env("ONLYONCE_JOBS", file).env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    let (code, said) = run(&mut command, &["dev", "--duplicates", "2", &lines]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("4 attempts, 4 requests, 4 keys"), "{said}");
+    assert!(said.contains("keyed: every key exactly one effect"), "{said}");
+    assert!(said.contains("POST /lambda/charge key "), "{said}");
+}
