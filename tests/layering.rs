@@ -21,7 +21,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
     (
         "effect",
-        &["protocol", "error", "payload", "secret", "store", "context", "handler", "effect"],
+        &[
+            "protocol", "runtime", "error", "payload", "secret", "store", "sdk", "context",
+            "handler", "effect",
+        ],
     ),
     (
         "service",
@@ -66,8 +69,15 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] =
-    &["sdk.rs", "secret/aws.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] = &[
+    "sdk.rs",
+    "secret/aws.rs",
+    "effect/email/ses.rs",
+    "store/dynamodb/",
+    "front/",
+    "ops/",
+    "bin/",
+];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

@@ -1,5 +1,7 @@
 //! Side effects that declare what may happen after a crash.
 
+#[cfg(feature = "email")]
+pub(crate) mod email;
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;
