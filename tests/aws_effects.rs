@@ -370,3 +370,21 @@ fn what_each_effect_gives_is_read() {
         assert_eq!(faults(lines), "", "{lines}");
     }
 }
+
+#[test]
+fn the_examples_of_the_page_are_fine() {
+    let page = include_str!("../src/docs/effects.md");
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let of_aws = |block: &&str| {
+        ["lambda", "sqs", "sns", "eventbridge"]
+            .iter()
+            .any(|effect| block.contains(&format!("effect = \"{effect}\"")))
+    };
+    let examples: Vec<_> = blocks.filter(of_aws).collect();
+    assert_eq!(examples.len(), 4);
+    for example in examples {
+        let file = TempFile::with(example);
+        let read = Router::from_jobs_file(&file.0);
+        assert!(read.is_ok(), "{example}\n{}", read.err().unwrap());
+    }
+}

@@ -69,8 +69,16 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] =
-    &["sdk.rs", "secret/aws.rs", "effect/aws/", "store/dynamodb/", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] = &[
+    "sdk.rs",
+    "secret/aws.rs",
+    "effect/aws/",
+    "effect/email/ses.rs",
+    "store/dynamodb/",
+    "front/",
+    "ops/",
+    "bin/",
+];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

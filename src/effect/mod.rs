@@ -2,6 +2,8 @@
 
 #[cfg(feature = "aws-effects")]
 pub(crate) mod aws;
+#[cfg(feature = "email")]
+pub(crate) mod email;
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;

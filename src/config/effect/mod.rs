@@ -2,6 +2,8 @@
 
 #[cfg(feature = "aws-effects")]
 mod aws;
+#[cfg(feature = "email")]
+mod email;
 #[cfg(feature = "aws-effects")]
 mod eventbridge;
 mod http;
@@ -34,6 +36,8 @@ type Make = fn(Fields<'_>, &Common<'_>) -> Result<Job, Wrong>;
 const EFFECTS: &[(&str, Make)] = &[
     ("http", http::job),
     ("row", row::job),
+    #[cfg(feature = "email")]
+    ("email", email::job),
     #[cfg(feature = "aws-effects")]
     ("lambda", lambda::job),
     #[cfg(feature = "aws-effects")]
@@ -64,7 +68,7 @@ pub(super) struct Common<'a> {
     pub retention: Retention,
     pub env: Env<'a>,
     /// Where the jobs file lies.
-    #[allow(dead_code, reason = "for effects that read files beside it")]
+    #[cfg_attr(not(feature = "email"), allow(dead_code, reason = "other effects read no files"))]
     pub folder: &'a Path,
 }
 
