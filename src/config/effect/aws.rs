@@ -61,15 +61,20 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// The guarantee of a message to this queue or topic.
-    pub fn guarantee(&self, given: Given, what: &str, name: &str) -> Result<Guarantee, String> {
+    /// The guarantee of a message to this queue or topic, if it is known which.
+    pub fn guarantee(
+        &self,
+        given: Given,
+        what: &str,
+        name: Option<&str>,
+    ) -> Result<Guarantee, String> {
         match (given, self.deduplicated_by) {
             (Given::Keyed, Some("consumer")) => Ok(Guarantee::Keyed { window: self.key_window }),
             (Given::Keyed, Some(other)) => Err(format!(
                 "deduplicated_by {other:?} is not known; write \"consumer\", if whoever receives the \
                  messages runs each idempotency-key once, or leave it out for a FIFO {what}"
             )),
-            (Given::Keyed, None) if !is_fifo(name) => Err(format!(
+            (Given::Keyed, None) if name.is_some_and(|name| !is_fifo(name)) => Err(format!(
                 "a standard {what} remembers no key and cannot give guarantee \"keyed\" by itself; \
                  add deduplicated_by = \"consumer\" if whoever receives the messages runs each \
                  idempotency-key once, take a FIFO {what}, or write \"at-least-once\""
@@ -111,9 +116,9 @@ fn only_keyed(fields: &str) -> String {
 pub(super) fn group(
     text: Option<&str>,
     what: &str,
-    name: &str,
+    name: Option<&str>,
 ) -> Result<Option<Template>, String> {
-    if text.is_none() && is_fifo(name) {
+    if text.is_none() && name.is_some_and(is_fifo) {
         return Err(format!(
             "a FIFO {what} needs to know which messages stay in order; add group = \
              \"{{customer_id}}\", or another field"

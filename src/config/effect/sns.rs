@@ -35,7 +35,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
     let mut wrong = Wrong::default();
     wrong.keep("key_window", common.outlives(table.key_window));
     let topic_arn = wrong.keep("topic_arn", table.topic_arn());
-    let name = topic_arn.as_deref().unwrap_or_default();
+    let name = topic_arn.as_deref();
     let known =
         Known { deduplicated_by: table.deduplicated_by.as_deref(), key_window: table.key_window };
     let given = common.guarantee(&GIVES);

@@ -34,7 +34,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
     let mut wrong = Wrong::default();
     wrong.keep("key_window", common.outlives(table.key_window));
     let queue_url = wrong.keep("queue_url", table.queue_url());
-    let name = queue_url.as_deref().unwrap_or_default();
+    let name = queue_url.as_deref();
     let known =
         Known { deduplicated_by: table.deduplicated_by.as_deref(), key_window: table.key_window };
     let given = common.guarantee(&GIVES);

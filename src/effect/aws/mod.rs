@@ -5,6 +5,7 @@
 //! nothing and is terminal. A lost answer, no answer in time and an answer of 5xx leave open what
 //! has happened. Each attempt makes one request: the SDK repeats nothing by itself.
 
+mod answer;
 pub mod eventbridge;
 mod failure;
 pub mod lambda;
