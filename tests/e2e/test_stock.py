@@ -13,8 +13,8 @@ def test_stock_is_decremented_once_under_duplicates_and_kills(aws, field_binary,
     orders = {f"{case}-{n}": {"sku": case, "quantity": 1 + n % 3} for n in range(MESSAGES)}
     with Stock(aws, f"stock-{case}") as stock, deployed(
         aws, packaged(field_binary), endpoint=proxy.url, env={"STOCK_TABLE": stock.table},
-        # Small batches, so that many processes are at work, and a lease that is soon over.
-        batch=2, timeout=4, visibility=4, max_receives=1000,
+        # Small batches, so that many processes are at work, and a time that is soon over.
+        batch=2, timeout=6, visibility=6, max_receives=1000,
     ) as shop:
         stock.put(case, STOCK)
         takes_stock = lambda call: call.operation == "TransactWriteItems" and case.encode() in call.body
