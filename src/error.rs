@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Config,
     /// The store did not answer, or not in time: what was sent may or may not have landed.
     StoreUnavailable,
+    /// Another transaction was in the way, each time it was tried; what was sent has not landed.
+    StoreContended,
     /// The store refused for good: no such table, no permission, a bad request.
     StoreRefused,
     /// A stored record cannot be read, or is of a later version of this program.
@@ -38,6 +40,7 @@ impl ErrorKind {
         match self {
             Self::Config => "configuration",
             Self::StoreUnavailable => "store unavailable",
+            Self::StoreContended => "store contended",
             Self::StoreRefused => "store refused",
             Self::Record => "unreadable record",
             Self::Staged => "staged write refused",
@@ -93,7 +96,13 @@ impl Error {
 
     /// Whether the same call may succeed later without anybody changing anything.
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::StoreUnavailable | ErrorKind::Queue | ErrorKind::Secret)
+        matches!(
+            self.kind,
+            ErrorKind::StoreUnavailable
+                | ErrorKind::StoreContended
+                | ErrorKind::Queue
+                | ErrorKind::Secret
+        )
     }
 }
 

@@ -72,6 +72,8 @@ pub enum Fault {
     LoseRequest,
     /// It lands, and the store does not say so.
     LoseReply,
+    /// It does not land: another transaction is in the way.
+    Contend,
     /// It does not land, and the store refuses it for good.
     Refuse,
     /// It does not land, and the store never answers.
@@ -130,6 +132,7 @@ impl Store for FaultStore {
                 self.inner.commit(write, staged).await?;
                 lost("the reply was lost")
             }
+            Fault::Contend => Err(Error::new(ErrorKind::StoreContended, "commit")),
             Fault::Refuse => Err(Error::new(ErrorKind::StoreRefused, "commit")),
             Fault::Hang => std::future::pending().await,
             Fault::HangAfter => {

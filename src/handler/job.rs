@@ -19,6 +19,7 @@ pub(crate) struct Policy {
     pub retry: RetryPolicy,
     pub retention: Retention,
     pub timeout: Option<Duration>,
+    pub is_fused: bool,
 }
 
 /// A named job.
@@ -90,6 +91,16 @@ impl Job {
     #[must_use]
     pub fn retention(mut self, retention: Retention) -> Self {
         self.policy.retention = retention;
+        self
+    }
+
+    /// **Exactly once, in one write**: nothing is claimed; what the handler stages and the completion
+    /// are one transaction, which a copy of the message loses. For jobs whose whole work is what
+    /// they [stage](crate::Context::stage): copies that come at the same time all run the handler, so
+    /// it has no effects, and declaring one fails the job.
+    #[must_use]
+    pub fn fused(mut self) -> Self {
+        self.policy.is_fused = true;
         self
     }
 

@@ -1,6 +1,7 @@
 //! The one kind of write there is: conditional on what was seen.
 
 use std::collections::BTreeMap;
+use std::mem::discriminant;
 
 use super::{
     ClaimId, EffectRecord, EpochSeconds, FencingToken, Fingerprint, Output, Quarantine, Record,
@@ -141,6 +142,30 @@ impl ConditionalWrite {
             }
             (Change::Update(_), None) => None,
         }
+    }
+
+    /// This write and the next one of the same claim, in one.
+    #[must_use]
+    pub fn then(self, next: &Self) -> Self {
+        let Change::Update(more) = &next.change else {
+            return self;
+        };
+        // One write, one revision.
+        let more = more.iter().filter(|field| !matches!(field, Field::Rev(_)));
+        let change = match self.change {
+            Change::Create(mut record) => {
+                more.for_each(|field| field.apply(&mut record));
+                Change::Create(record)
+            }
+            Change::Update(mut fields) => {
+                for field in more {
+                    fields.retain(|earlier| discriminant(earlier) != discriminant(field));
+                    fields.push(field.clone());
+                }
+                Change::Update(fields)
+            }
+        };
+        Self { change, ..self }
     }
 
     /// Whether `current` already shows exactly what this write says.

@@ -1,25 +1,21 @@
 //! The way of one message through a worker.
 
-use std::time::Duration;
-
-use super::commits::{Commits, Settled};
 use super::outcome::{Ending, Outcome};
-use super::stopping::Stopping;
+use super::run::Run;
 use super::worker::{Deadline, Delivery, Worker};
-use crate::context::{About, Context, Journal};
-use crate::error::{Error, ErrorKind, HandlerError, kept_text};
-use crate::handler::{Call, Job, Policy, Reply};
+use crate::context::About;
+use crate::error::{Error, kept_text};
+use crate::handler::Job;
 use crate::payload::Payload;
 use crate::protocol::{
-    Claim, ClaimRequest, Held, Output, Quarantine, Record, RecordId, Status, Timestamp, Verdict,
-    claim, complete, fail, handler_stop, mark_quarantined,
+    Claim, ClaimRequest, Held, Output, Quarantine, Record, RecordId, Status, Timestamp, claim,
+    handler_stop, mark_quarantined,
 };
-use crate::runtime::{Ended, before, spawn};
 use crate::store::Commit;
 
 /// How often a claim is decided anew before the message is given back: each round means that
 /// somebody else wrote in between.
-const ROUNDS: usize = 8;
+pub(super) const ROUNDS: usize = 8;
 
 impl Worker {
     /// Runs one message as far as it can be run by `deadline`. Never fails: whatever goes wrong is
@@ -96,10 +92,6 @@ impl Worker {
             enqueued_at: delivery.enqueued_at,
             message_id: delivery.message_id.clone(),
         };
-        let held = match self.claim(&request, stop).await {
-            Ok(held) => held,
-            Err(outcome) => return *outcome,
-        };
         let run = Run {
             commits: &self.commits,
             policy: job.policy,
@@ -107,17 +99,24 @@ impl Worker {
             until: deadline.settled.min(lease_until),
             stopping: &self.stopping,
         };
-        let about = About {
-            id: request.id,
-            job: request.job,
-            key: request.key,
+        let about = |held: &Held| About {
+            id: request.id.clone(),
+            job: request.job.clone(),
+            key: request.key.clone(),
             attempt: held.attempt,
             token: held.token,
-            message_id: request.message_id,
+            message_id: request.message_id.clone(),
             stop,
+            is_fused: job.policy.is_fused,
             outside: self.outside,
         };
-        run.to_the_end(job.clone(), payload, about, held).await
+        if job.policy.is_fused {
+            return run.at_once(job.clone(), payload, about, &request).await;
+        }
+        match self.claim(&request, stop).await {
+            Ok(held) => run.to_the_end(job.clone(), payload, about(&held), held).await,
+            Err(outcome) => *outcome,
+        }
     }
 
     /// Claims, or says why not.
@@ -139,12 +138,12 @@ impl Worker {
                 Err(error) => return Err(Box::new(store_error(&error.to_string()))),
             }
         }
-        Err(Box::new(store_error("the record changed under every one of eight claims")))
+        Err(Box::new(changed_each_time()))
     }
 }
 
 /// Where a claim that was not taken leaves the message.
-fn not_claimed(refused: Claim, request: &ClaimRequest) -> Outcome {
+pub(super) fn not_claimed(refused: Claim, request: &ClaimRequest) -> Outcome {
     match refused {
         Claim::Replay(record) => {
             let output = record.output.clone().unwrap_or(Output::Omitted);
@@ -172,7 +171,7 @@ fn not_claimed(refused: Claim, request: &ClaimRequest) -> Outcome {
     }
 }
 
-fn newly_parked(record: &Record) -> Outcome {
+pub(super) fn newly_parked(record: &Record) -> Outcome {
     let held = Box::new(Held::of(record));
     let ending = match record.status {
         Status::Unknown => Ending::Unknown(held),
@@ -185,133 +184,13 @@ fn seen(record: &Record, ending: Ending) -> Outcome {
     Outcome { token: Some(record.token.0), attempt: Some(record.attempt), ..Outcome::of(ending) }
 }
 
-fn store_error(text: &str) -> Outcome {
+/// Others wrote each time, between a decision and its write.
+pub(super) fn changed_each_time() -> Outcome {
+    store_error("the record changed under every one of eight claims")
+}
+
+pub(super) fn store_error(text: &str) -> Outcome {
     Outcome { error: Some(kept_text(text, "")), ..Outcome::of(Ending::StoreError) }
-}
-
-/// One claimed attempt.
-struct Run<'a> {
-    commits: &'a Commits,
-    policy: Policy,
-    key: &'a str,
-    /// No write is sent after this.
-    until: Timestamp,
-    stopping: &'a Stopping,
-}
-
-impl Run<'_> {
-    async fn to_the_end(&self, job: Job, payload: Payload, about: About, held: Held) -> Outcome {
-        let (token, attempt) = (held.token.0, held.attempt);
-        let context = Context::new(about, self.commits.clone(), held);
-        let call = Call { payload, context: context.clone() };
-        let outcome = match self.call(job, call).await {
-            None => Outcome::of(Ending::Abandoned),
-            Some(result) => match context.close().await {
-                Some(journal) => self.settle(journal, result).await,
-                None => Outcome::of(Ending::Abandoned),
-            },
-        };
-        Outcome { token: Some(token), attempt: Some(attempt), ..outcome }
-    }
-
-    /// Runs the handler in a task of its own, so that a panic stays in it, and stops it in time.
-    /// `None` if it would not stop: then it may still be at work, and nothing can be settled.
-    async fn call(&self, job: Job, call: Call) -> Option<Result<Reply, HandlerError>> {
-        let clock = self.commits.clock();
-        let stop = call.context.stop();
-        let mut task = spawn(job.run(call));
-        let ended = tokio::select! {
-            // The task first: a result that is there is never thrown away.
-            biased;
-            ended = task.join() => ended,
-            () = self.stopping.reached(clock, stop) => {
-                task.stop();
-                // Half of the margin, so that the release can still be written.
-                let now = clock.now();
-                let margin = (self.until.since(now) / 2).min(Duration::from_secs(1));
-                before(clock, now + margin, task.join()).await?
-            }
-        };
-        Some(match ended {
-            Ok(result) => result,
-            Err(Ended::Panicked(message)) => {
-                Err(HandlerError::retryable(format!("the handler panicked: {message}")))
-            }
-            Err(Ended::Stopped) => {
-                Err(HandlerError::cancelled("the handler was stopped: its time was over"))
-            }
-        })
-    }
-
-    async fn settle(&self, mut journal: Journal, result: Result<Reply, HandlerError>) -> Outcome {
-        match journal.make_certain(self.commits, self.until).await {
-            Ok(true) => {}
-            Ok(false) => return Outcome::of(Ending::LostLease),
-            // What was refused is written with the end.
-            Err(error) if error.kind() == ErrorKind::StoreRefused => {}
-            Err(error) => return store_error(&error.to_string()),
-        }
-        match result {
-            Ok(reply) => self.complete(journal, reply.output).await,
-            Err(error) => self.fail(journal.held, error).await,
-        }
-    }
-
-    async fn complete(&self, journal: Journal, output: Output) -> Outcome {
-        let Journal { held, staged, .. } = journal;
-        let now = self.commits.clock().now();
-        let write = |output| complete(&held, output, self.policy.retention, now);
-        let (first, mut verdict) = write(output);
-        // What is staged lands with a completion or not at all.
-        let staged = if matches!(verdict, Verdict::Completed(_)) { staged } else { Vec::new() };
-        let mut settled = self.commits.settle(&first, &staged, self.until).await;
-        // Too large for the store, most likely. The effect has happened: complete without.
-        if matches!(&settled, Err(error) if error.kind() == ErrorKind::StoreRefused) {
-            let (without_output, its_verdict) = write(Output::Omitted);
-            verdict = its_verdict;
-            settled = self.commits.settle(&without_output, &staged, self.until).await;
-        }
-        match settled {
-            Ok(Settled::Applied) => self.settled(held, verdict, None),
-            Ok(Settled::LostLease) => Outcome::of(Ending::LostLease),
-            Ok(Settled::Refused(index)) => {
-                let error = format!("the condition of staged write {index} did not hold");
-                self.fail(held, HandlerError::terminal(error)).await
-            }
-            // It has not landed, for certain, and would not if it were sent again. Left claimed, the
-            // next attempt would run every effect of this one anew.
-            Err(error) if error.kind() == ErrorKind::StoreRefused => {
-                self.fail(held, HandlerError::retryable(error)).await
-            }
-            Err(error) if error.kind() == ErrorKind::Staged => {
-                self.fail(held, HandlerError::terminal(error)).await
-            }
-            Err(error) => store_error(&error.to_string()),
-        }
-    }
-
-    async fn fail(&self, held: Held, error: HandlerError) -> Outcome {
-        let text = kept_text(error.message(), self.key);
-        let policy = (&self.policy.retry, self.policy.retention);
-        let (now, jitter) = (self.commits.clock().now(), self.commits.entropy().jitter());
-        let (write, verdict) = fail(&held, error.failure(), text.clone(), policy, now, jitter);
-        match self.commits.settle(&write, &[], self.until).await {
-            Ok(Settled::Applied) => self.settled(held, verdict, Some(text)),
-            Ok(_) => Outcome::of(Ending::LostLease),
-            Err(error) => store_error(&error.to_string()),
-        }
-    }
-
-    fn settled(&self, held: Held, verdict: Verdict, error: Option<String>) -> Outcome {
-        let held = Box::new(held.advanced());
-        let ending = match verdict {
-            Verdict::Completed(output) => Ending::Completed(output),
-            Verdict::Released { retry_at } => Ending::Released(retry_at),
-            Verdict::Failed => Ending::Failed(held),
-            Verdict::Unknown => Ending::Unknown(held),
-        };
-        Outcome { error, ..Outcome::of(ending) }
-    }
 }
 
 /// A name fit for an error text, and for a log.

@@ -17,8 +17,10 @@ pub(crate) struct Commits {
     entropy: Arc<dyn Entropy>,
 }
 
-/// How often a write is sent at most.
+/// How often a write is sent at most, where its outcome was not certain.
 const TRIES: u32 = 4;
+/// How often it is sent anew because another transaction was in the way.
+const ROUNDS: u32 = 64;
 
 /// What became of a settling write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +54,9 @@ impl Commits {
         self.entropy.as_ref()
     }
 
-    /// Sends the write until its outcome is certain, at most four times and not after `until`.
-    /// Sending it again is safe: its condition holds once.
+    /// Sends the write until its outcome is certain, at most four times and not after `until`; and
+    /// until no other transaction is in its way, for most of that time. Sending it again is safe:
+    /// its condition holds once.
     pub async fn commit(
         &self,
         write: &ConditionalWrite,
@@ -63,12 +66,25 @@ impl Commits {
         let mut last = Error::new(ErrorKind::StoreUnavailable, "commit")
             .with_id(&write.id)
             .with_detail("no time was left to send it");
-        for attempt in 0..TRIES {
-            if self.clock.now() >= until {
+        let started = self.clock.now();
+        // The rest is for writing that it came to nothing.
+        let patience = started + until.since(started) / 4 * 3;
+        let mut tries = 0;
+        for attempt in 0..ROUNDS {
+            if tries == TRIES || self.clock.now() >= until {
                 break;
             }
             match before(self.clock(), until, self.store.commit(write, staged)).await {
-                Some(Err(error)) if error.is_retryable() => last = error,
+                Some(Err(error)) if error.kind() == ErrorKind::StoreContended => {
+                    last = error;
+                    if self.clock.now() >= patience {
+                        break;
+                    }
+                }
+                Some(Err(error)) if error.is_retryable() => {
+                    last = error;
+                    tries += 1;
+                }
                 Some(certain) => return certain,
                 None => {
                     last = Error::new(ErrorKind::StoreUnavailable, "commit")

@@ -2,7 +2,9 @@
 
 mod attempt;
 mod commits;
+mod fused;
 mod outcome;
+mod run;
 mod stopping;
 mod worker;
 

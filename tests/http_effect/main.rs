@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod guarantees;
 mod messages;
 mod receiver;
 #[cfg(feature = "secrets")]

@@ -31,7 +31,12 @@ pub struct Receiver {
 
 impl Receiver {
     pub async fn start(answers: &[&str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::at(0, answers).await
+    }
+
+    /// Listens at this port; 0 is any.
+    pub async fn at(port: u16, answers: &[&str]) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let seen: Arc<Mutex<Vec<Request>>> = Arc::default();
         let answers: VecDeque<String> = answers.iter().map(|text| (*text).to_owned()).collect();

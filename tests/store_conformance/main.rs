@@ -35,6 +35,7 @@ macro_rules! conforms {
             of_many_racing_take_overs_one_wins,
             every_field_is_read_back_as_written,
             an_update_leaves_what_it_does_not_name,
+            a_claim_and_its_end_are_one_write,
             falsy_outputs_are_kept,
             a_repeated_write_is_known_by_what_is_there,
             a_stale_take_over_does_not_land_on_a_completion,

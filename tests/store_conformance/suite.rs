@@ -135,6 +135,31 @@ pub async fn an_update_leaves_what_it_does_not_name(store: Shared) {
     assert_eq!(taken.error.as_deref(), Some("no"));
 }
 
+pub async fn a_claim_and_its_end_are_one_write(store: Shared) {
+    let done = Output::Stored("7".to_owned());
+    let end = |held: &Held| complete(held, done.clone(), Retention::default(), NOW).0;
+    let (write, held) = first_claim("k", "first");
+    let at_once = write.then(&end(&held));
+    assert_eq!(store.commit(&at_once, &[]).await.unwrap(), Commit::Applied);
+    assert_eq!(loaded(&store, &held).await, at_once.apply(None).unwrap());
+
+    let (write, held) = first_claim("again", "first");
+    let policy = (&RetryPolicy::fixed(SECOND, 5), Retention::default());
+    let (failed, _) = fail(&held, &Failure::Retryable, "no".to_owned(), policy, NOW, 0.0);
+    assert_eq!(store.commit(&write.then(&failed), &[]).await.unwrap(), Commit::Applied);
+    let released = loaded(&store, &held).await;
+    let due = NOW + SECOND * 2;
+    let Claim::Take { write, held } = claim(Some(released.clone()), &request("again", "2"), due)
+    else {
+        panic!("due")
+    };
+    let at_once = write.then(&end(&held));
+    assert_eq!(store.commit(&at_once, &[]).await.unwrap(), Commit::Applied);
+    let completed = loaded(&store, &held).await;
+    assert_eq!(Some(&completed), at_once.apply(Some(&released)).as_ref());
+    assert_eq!((completed.status, completed.rev.0), (Status::Completed, 2));
+}
+
 pub async fn falsy_outputs_are_kept(store: Shared) {
     for json in ["0", "false", "\"\"", "[]", "null", ""] {
         let held = claimed(&store, &format!("output {json}")).await;

@@ -62,7 +62,7 @@ async fn a_declined_card_redriven_has_a_new_key() {
     assert_eq!(record.effects["charge"].state, EffectState::Rejected);
 
     assert!(matches!(redrive(&kit).await, Ending::Completed(_)));
-    let keys = keys.lock().unwrap();
+    let keys = keys.lock().unwrap().clone();
     assert_eq!(keys.len(), 2);
     assert_ne!(keys[0], keys[1]);
     let record = kit.record("charge", "k").await.unwrap();
@@ -82,7 +82,7 @@ async fn a_request_without_an_answer_redriven_keeps_its_key() {
     assert_eq!(failed.effects["charge"].first_sent, START);
 
     assert!(matches!(redrive(&kit).await, Ending::Completed(_)));
-    let keys = keys.lock().unwrap();
+    let keys = keys.lock().unwrap().clone();
     assert_eq!(keys.len(), 4);
     assert!(keys.iter().all(|key| *key == keys[0]));
 }
@@ -98,7 +98,7 @@ async fn a_refusal_after_a_lost_answer_is_still_a_refusal_of_that_key() {
     kit.wait(SECOND).await;
     kit.handle(delivery("charge", "k", "{}")).await;
     assert!(matches!(redrive(&kit).await, Ending::Completed(_)));
-    let keys = keys.lock().unwrap();
+    let keys = keys.lock().unwrap().clone();
     assert_eq!(keys[0], keys[1]);
     assert_ne!(keys[1], keys[2]);
 }
@@ -116,7 +116,7 @@ async fn what_was_turned_away_after_a_lost_answer_keeps_its_key() {
     let failed = kit.handle(delivery("charge", "k", "{}")).await;
     assert!(matches!(failed.ending, Ending::Failed(_)), "{failed:?}");
     assert!(matches!(redrive(&kit).await, Ending::Completed(_)));
-    let keys = keys.lock().unwrap();
+    let keys = keys.lock().unwrap().clone();
     assert!(keys.len() == 3 && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
 }
 
@@ -146,7 +146,7 @@ async fn after_a_crash_the_key_is_the_same_within_the_window_and_nothing_is_sent
         kit.handle(delivery("charge", "k", "{}")).await;
         kit.wait(SECOND * wait).await;
         kit.handle(delivery("charge", "k", "{}")).await;
-        let keys = keys.lock().unwrap();
+        let keys = keys.lock().unwrap().clone();
         assert_eq!(keys.len(), sent);
         assert!(keys.iter().all(|key| *key == keys[0]));
         assert_eq!(kit.record("charge", "k").await.unwrap().status, status);
@@ -246,7 +246,7 @@ async fn past_the_window_the_provider_is_asked() {
         kit.handle(delivery("charge", "k", "{}")).await;
         kit.wait(WINDOW * 3).await;
         kit.handle(delivery("charge", "k", "{}")).await;
-        let keys = keys.lock().unwrap();
+        let keys = keys.lock().unwrap().clone();
         assert_eq!(keys.len(), sent);
         assert!(keys.iter().all(|key| *key == keys[0]));
         assert_eq!(kit.record("charge", "k").await.unwrap().status, status);
@@ -268,7 +268,7 @@ async fn a_key_that_can_no_longer_tell_leads_to_asking_and_never_to_a_new_key() 
             kit.handle(delivery("charge", "k", "{}")).await;
             kit.wait(SECOND * 10).await;
         }
-        let keys = keys.lock().unwrap();
+        let keys = keys.lock().unwrap().clone();
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
         assert_eq!(kit.record("charge", "k").await.unwrap().status, status);
     }

@@ -13,6 +13,7 @@ mod batches;
 mod claims;
 mod effects;
 mod endings;
+mod fused;
 mod intents;
 mod keyed;
 mod kit;

@@ -243,9 +243,14 @@ fn cancelled(id: &RecordId, mut reasons: Vec<CancellationReason>) -> Result<Comm
         }
         // With my own record in other hands just now, what is staged says nothing yet.
         _ => {
-            let is_for_good = codes.iter().any(|code| FOR_GOOD.contains(&code.as_str()));
-            let kind =
-                if is_for_good { ErrorKind::StoreRefused } else { ErrorKind::StoreUnavailable };
+            let is_any = |these: &[&str]| codes.iter().any(|code| these.contains(&code.as_str()));
+            let kind = if is_any(&FOR_GOOD) {
+                ErrorKind::StoreRefused
+            } else if is_any(&["TransactionConflict"]) {
+                ErrorKind::StoreContended
+            } else {
+                ErrorKind::StoreUnavailable
+            };
             Err(Error::new(kind, "transact")
                 .with_id(id)
                 .with_detail(format!("the transaction was cancelled: {}", codes.join(", "))))
@@ -254,13 +259,12 @@ fn cancelled(id: &RecordId, mut reasons: Vec<CancellationReason>) -> Result<Comm
 }
 
 /// Codes that say "later", whichever operation answers them.
-const LATER: [&str; 9] = [
+const LATER: [&str; 8] = [
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
     "RequestLimitExceeded",
     "InternalServerError",
     "ServiceUnavailable",
-    "TransactionConflictException",
     "TransactionInProgressException",
     "LimitExceededException",
     "ReplicatedWriteConflictException",
@@ -268,6 +272,7 @@ const LATER: [&str; 9] = [
 
 fn kind(error: &impl ProvideErrorMetadata) -> ErrorKind {
     match error.code() {
+        Some("TransactionConflictException") => ErrorKind::StoreContended,
         Some(code) if !LATER.contains(&code) => ErrorKind::StoreRefused,
         _ => ErrorKind::StoreUnavailable,
     }
@@ -335,7 +340,8 @@ mod tests {
             (vec![nothing, nothing, failed], Ok(Commit::Refused { index: 1 })),
             (vec![nothing, "TransactionConflict", failed], Ok(Commit::Refused { index: 1 })),
             // Whether my record's condition holds is not known.
-            (vec!["TransactionConflict", failed], Err(ErrorKind::StoreUnavailable)),
+            (vec!["TransactionConflict", failed], Err(ErrorKind::StoreContended)),
+            (vec![nothing, "TransactionConflict"], Err(ErrorKind::StoreContended)),
             (vec!["ThrottlingError", failed], Err(ErrorKind::StoreUnavailable)),
             (vec![nothing, "ProvisionedThroughputExceeded"], Err(ErrorKind::StoreUnavailable)),
             (vec![], Err(ErrorKind::StoreUnavailable)),

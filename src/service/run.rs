@@ -1,0 +1,173 @@
+//! One attempt: the handler's call, and what is written of its end.
+
+use std::time::Duration;
+
+use super::attempt::store_error;
+use super::commits::{Commits, Settled};
+use super::outcome::{Ending, Outcome};
+use super::stopping::Stopping;
+use crate::context::{About, Context, Journal, Staged};
+use crate::error::{Error, ErrorKind, HandlerError, kept_text};
+use crate::handler::{Call, Job, Policy, Reply};
+use crate::payload::Payload;
+use crate::protocol::{ConditionalWrite, Held, Output, Timestamp, Verdict, complete, fail};
+use crate::runtime::{Ended, before, spawn};
+
+/// One attempt.
+pub(super) struct Run<'a> {
+    pub commits: &'a Commits,
+    pub policy: Policy,
+    pub key: &'a str,
+    /// No write is sent after this.
+    pub until: Timestamp,
+    pub stopping: &'a Stopping,
+}
+
+/// What an attempt came to.
+pub(super) type Came = Result<Output, HandlerError>;
+
+/// How an attempt ends once its write has landed.
+pub(super) struct End {
+    pub write: ConditionalWrite,
+    verdict: Verdict,
+    error: Option<String>,
+}
+
+impl End {
+    /// What is staged lands with a completion or not at all.
+    pub fn staged<'a>(&self, staged: &'a Staged) -> &'a Staged {
+        const NOTHING: &Staged = &Staged::new();
+        if matches!(self.verdict, Verdict::Completed(_)) { staged } else { NOTHING }
+    }
+
+    /// The outcome, now that the write has landed.
+    pub fn outcome(self, held: Held) -> Outcome {
+        let held = Box::new(held);
+        let ending = match self.verdict {
+            Verdict::Completed(output) => Ending::Completed(output),
+            Verdict::Released { retry_at } => Ending::Released(retry_at),
+            Verdict::Failed => Ending::Failed(held),
+            Verdict::Unknown => Ending::Unknown(held),
+        };
+        Outcome { error: self.error, ..Outcome::of(ending) }
+    }
+}
+
+impl Run<'_> {
+    /// Runs a claimed job.
+    pub async fn to_the_end(
+        &self,
+        job: Job,
+        payload: Payload,
+        about: About,
+        held: Held,
+    ) -> Outcome {
+        let (token, attempt) = (held.token.0, held.attempt);
+        let outcome = match self.called(job, payload, about, held).await {
+            Some((journal, came)) => self.settle(journal, came).await,
+            None => Outcome::of(Ending::Abandoned),
+        };
+        Outcome { token: Some(token), attempt: Some(attempt), ..outcome }
+    }
+
+    /// Calls the handler and takes what it has gathered. `None` if it would not stop: then it may
+    /// still be at work, and nothing can be settled.
+    pub async fn called(
+        &self,
+        job: Job,
+        payload: Payload,
+        about: About,
+        held: Held,
+    ) -> Option<(Journal, Came)> {
+        let context = Context::new(about, self.commits.clone(), held);
+        let call = Call { payload, context: context.clone() };
+        let result = self.call(job, call).await?;
+        let journal = context.close().await?;
+        Some((journal, result.map(|reply| reply.output)))
+    }
+
+    /// Runs the handler in a task of its own, so that a panic stays in it, and stops it in time.
+    async fn call(&self, job: Job, call: Call) -> Option<Result<Reply, HandlerError>> {
+        let clock = self.commits.clock();
+        let stop = call.context.stop();
+        let mut task = spawn(job.run(call));
+        let ended = tokio::select! {
+            // The task first: a result that is there is never thrown away.
+            biased;
+            ended = task.join() => ended,
+            () = self.stopping.reached(clock, stop) => {
+                task.stop();
+                // Half of the margin, so that the release can still be written.
+                let now = clock.now();
+                let margin = (self.until.since(now) / 2).min(Duration::from_secs(1));
+                before(clock, now + margin, task.join()).await?
+            }
+        };
+        Some(match ended {
+            Ok(result) => result,
+            Err(Ended::Panicked(message)) => {
+                Err(HandlerError::retryable(format!("the handler panicked: {message}")))
+            }
+            Err(Ended::Stopped) => {
+                Err(HandlerError::cancelled("the handler was stopped: its time was over"))
+            }
+        })
+    }
+
+    async fn settle(&self, mut journal: Journal, mut came: Came) -> Outcome {
+        match journal.make_certain(self.commits, self.until).await {
+            Ok(true) => {}
+            Ok(false) => return Outcome::of(Ending::LostLease),
+            // What was refused is written with the end.
+            Err(error) if error.kind() == ErrorKind::StoreRefused => {}
+            Err(error) => return store_error(&error.to_string()),
+        }
+        let Journal { held, mut staged, .. } = journal;
+        loop {
+            let end = self.end(&held, &came);
+            let staging = end.staged(&staged);
+            let settled = self.commits.settle(&end.write, staging.writes(), self.until).await;
+            came = match settled {
+                Ok(Settled::Applied) => return end.outcome(held.advanced()),
+                Ok(Settled::LostLease) => return Outcome::of(Ending::LostLease),
+                Ok(Settled::Refused(index)) => Err(staged.refusal(index)),
+                Err(error) => match instead(came, error) {
+                    Ok(came) => came,
+                    Err(error) => return store_error(&error.to_string()),
+                },
+            };
+        }
+    }
+
+    /// What is to be written of what an attempt came to.
+    pub fn end(&self, held: &Held, came: &Came) -> End {
+        let (now, retention) = (self.commits.clock().now(), self.policy.retention);
+        match came {
+            Ok(output) => {
+                let (write, verdict) = complete(held, output.clone(), retention, now);
+                End { write, verdict, error: None }
+            }
+            Err(error) => {
+                let text = kept_text(error.message(), self.key);
+                let (policy, jitter) = (&self.policy.retry, self.commits.entropy().jitter());
+                let (write, verdict) =
+                    fail(held, error.failure(), text.clone(), (policy, retention), now, jitter);
+                End { write, verdict, error: Some(text) }
+            }
+        }
+    }
+}
+
+/// What an attempt comes to instead, if its completion has not landed for certain and would not if
+/// it were sent again. Left claimed, the next attempt would run every effect of this one anew.
+pub(super) fn instead(came: Came, error: Error) -> Result<Came, Error> {
+    match (came, error.kind()) {
+        // Too large for the store, most likely. The effect has happened: complete without.
+        (Ok(Output::Stored(_)), ErrorKind::StoreRefused) => Ok(Ok(Output::Omitted)),
+        (Ok(_), ErrorKind::StoreRefused | ErrorKind::StoreContended) => {
+            Ok(Err(HandlerError::retryable(error)))
+        }
+        (Ok(_), ErrorKind::Staged) => Ok(Err(HandlerError::terminal(error))),
+        _ => Err(error),
+    }
+}
