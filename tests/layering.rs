@@ -19,7 +19,13 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     // A handler is called with a context, which declares effects, which the service settles.
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
     ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
-    ("effect", &["protocol", "error", "payload", "secret", "context", "handler", "effect"]),
+    (
+        "effect",
+        &[
+            "protocol", "runtime", "error", "payload", "secret", "store", "sdk", "context",
+            "handler", "effect",
+        ],
+    ),
     (
         "service",
         &[
@@ -63,8 +69,15 @@ const MAY_NAME: &[(&str, &[&str])] = &[
 ];
 
 /// Where AWS types may be named.
-const NAMES_AWS: &[&str] =
-    &["sdk.rs", "secret/aws.rs", "store/dynamodb/", "front/", "ops/", "bin/"];
+const NAMES_AWS: &[&str] = &[
+    "sdk.rs",
+    "secret/aws.rs",
+    "effect/email/ses.rs",
+    "store/dynamodb/",
+    "front/",
+    "ops/",
+    "bin/",
+];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

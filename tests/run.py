@@ -96,7 +96,7 @@ class Run:
         """cargo clippy"""
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
-        for feature in ("", "dynamodb", "sqlite", "jobs-file", "secrets", "lambda", "worker", "test-util"):
+        for feature in ("", "dynamodb", "sqlite", "jobs-file", "email", "ses", "secrets", "lambda", "worker", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
                 "-D", "warnings", minutes=10,

@@ -179,7 +179,7 @@ async fn send(
 ) -> Result<ExitCode, BoxError> {
     // As the worker will read them; a producer's machine may have no jobs file.
     let jobs = match settings.jobs.exists() {
-        true => Router::from_jobs_file_in(&settings.jobs, &|_| Some("not needed".to_owned()))?,
+        true => Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?,
         false => Router::new(),
     };
     let messages = ops::messages(file.as_deref(), &jobs)?;

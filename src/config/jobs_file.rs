@@ -228,3 +228,5 @@ fn job(
 #[cfg(test)]
 #[path = "jobs_file_tests.rs"]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::faults;

@@ -2,9 +2,13 @@
 
 use super::*;
 
-fn faults(source: &str) -> String {
+pub(in crate::config) fn faults(source: &str) -> String {
     let mut faults = Faults::new(Path::new("jobs.toml"));
-    let env = |name: &str| (name == "TOKEN").then(|| "s3cret".to_owned());
+    let env = |name: &str| match name {
+        "TOKEN" => Some("s3cret".to_owned()),
+        "LOGIN" => Some("ada:s3cret".to_owned()),
+        _ => None,
+    };
     parse(source, Path::new(""), &env, &mut faults);
     faults.to_string()
 }

@@ -1,4 +1,6 @@
 //! The environment and the jobs file, with every fault named before anything starts.
+//!
+#![doc = include_str!("../docs/effects.md")]
 
 #[cfg(feature = "jobs-file")]
 mod effect;

@@ -1,16 +1,15 @@
 //! What a job's table says of its secret.
 
-use reqwest::header::HeaderName;
 use serde::{Deserialize, Deserializer};
 
 use super::effect::header;
 use super::jobs_file::Env;
-use crate::secret::{KeptIn, Secret};
+use crate::secret::{KeptIn, Secret, SecretValue};
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SecretTable {
-    header: String,
+    header: Option<String>,
     env: Option<String>,
     ssm: Option<String>,
     secretsmanager: Option<String>,
@@ -25,15 +24,36 @@ pub(super) fn table<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Secret
         },
         _ => Err(serde::de::Error::custom(
             "a secret is not written here; say where it is kept: { header = \"Authorization\", env \
-             = \"VARIABLE\" }, or ssm, or secretsmanager",
+             = \"VARIABLE\" }, or ssm, or secretsmanager; a login has no header",
         )),
     }
 }
 
 impl SecretTable {
-    /// The secret. One in the environment is read now.
+    /// The secret of a header. One in the environment is read now.
     pub fn secret(&self, env: Env<'_>) -> Result<Secret, String> {
-        let header = header("secret header", &self.header)?;
+        let name =
+            self.header.as_deref().ok_or("the secret names no header; add header = \"..\"")?;
+        let header = header("secret header", name)?;
+        Ok(Secret::new(header, self.value(env)?))
+    }
+
+    /// A login, `user:password`.
+    #[cfg(feature = "email")]
+    pub fn login(&self, env: Env<'_>) -> Result<SecretValue, String> {
+        if self.header.is_some() {
+            return Err("a login goes into no header; remove header".to_owned());
+        }
+        let value = self.value(env)?;
+        match (&value, &self.env) {
+            (SecretValue::Here(text), Some(variable)) if !text.as_bytes().contains(&b':') => {
+                Err(format!("the login in {variable} is not of the form user:password"))
+            }
+            _ => Ok(value),
+        }
+    }
+
+    fn value(&self, env: Env<'_>) -> Result<SecretValue, String> {
         let places = [&self.env, &self.ssm, &self.secretsmanager];
         if places.into_iter().flatten().any(String::is_empty) {
             return Err(
@@ -41,9 +61,9 @@ impl SecretTable {
             );
         }
         match places {
-            [Some(variable), None, None] => in_env(header, variable, env),
-            [None, Some(name), None] => in_aws(header, KeptIn::Ssm(name.clone())),
-            [None, None, Some(name)] => in_aws(header, KeptIn::SecretsManager(name.clone())),
+            [Some(variable), None, None] => in_env(variable, env),
+            [None, Some(name), None] => in_aws(KeptIn::Ssm(name.clone())),
+            [None, None, Some(name)] => in_aws(KeptIn::SecretsManager(name.clone())),
             [None, None, None] => Err("the secret says not where it is kept; add env, ssm or \
                                        secretsmanager"
                 .to_owned()),
@@ -54,11 +74,11 @@ impl SecretTable {
     }
 }
 
-fn in_env(header: HeaderName, variable: &str, env: Env<'_>) -> Result<Secret, String> {
+fn in_env(variable: &str, env: Env<'_>) -> Result<SecretValue, String> {
     let value = env(variable).filter(|value| !value.is_empty()).ok_or_else(|| {
         format!("the secret's variable {variable} is not set; set it in the environment")
     })?;
-    Secret::here(header, &value).ok_or_else(|| {
+    SecretValue::here(&value).ok_or_else(|| {
         format!(
             "the secret in {variable} has characters that no header can carry, such as a line's \
              end; take them out"
@@ -67,12 +87,12 @@ fn in_env(header: HeaderName, variable: &str, env: Env<'_>) -> Result<Secret, St
 }
 
 #[cfg(feature = "secrets")]
-fn in_aws(header: HeaderName, place: KeptIn) -> Result<Secret, String> {
-    Ok(Secret::kept_in(header, place))
+fn in_aws(place: KeptIn) -> Result<SecretValue, String> {
+    Ok(SecretValue::Aws(place))
 }
 
 #[cfg(not(feature = "secrets"))]
-fn in_aws(_: HeaderName, place: KeptIn) -> Result<Secret, String> {
+fn in_aws(place: KeptIn) -> Result<SecretValue, String> {
     Err(format!(
         "this program was built without the feature \"secrets\" and cannot read {place}; build it \
          with the feature, or use env"

@@ -1,9 +1,13 @@
 //! Side effects that declare what may happen after a crash.
 
+#[cfg(feature = "email")]
+pub(crate) mod email;
 #[cfg(feature = "http")]
 pub mod http;
 mod intent;
 mod keyed;
+#[cfg(feature = "jobs-file")]
+pub(crate) mod row;
 #[cfg(feature = "http")]
 pub(crate) mod template;
 

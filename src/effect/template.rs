@@ -1,11 +1,13 @@
 //! Text with `{field}` for the payload's top-level fields; `{{` and `}}` are braces.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::Value;
 
 use crate::payload::Payload;
+
+/// A large field that is named often could come to any size.
+const MAX_FILLED: usize = 8 * 1024 * 1024;
 
 /// Text with fields to be filled in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +31,7 @@ impl fmt::Display for InvalidTemplate {
     }
 }
 
-#[allow(dead_code, reason = "what urls do not use is for the other effects")]
+#[cfg_attr(not(feature = "jobs-file"), allow(dead_code, reason = "a url uses less"))]
 impl Template {
     /// Reads a template. What is not understood is refused, with its line if there are several.
     pub fn new(text: &str) -> Result<Self, InvalidTemplate> {
@@ -77,6 +79,15 @@ impl Template {
         &self.parts
     }
 
+    /// The fields that it needs.
+    #[cfg(feature = "email")]
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Field(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+
     /// The field, if the template is one field and nothing else.
     pub fn field_alone(&self) -> Option<&str> {
         match self.parts.as_slice() {
@@ -85,19 +96,27 @@ impl Template {
         }
     }
 
-    /// The text for this payload, each field written by `write`. `what` names it in errors, which
-    /// name the field and never its value.
-    pub fn fill(
+    /// The text for this payload. `what` names it in errors, which name the field and never its
+    /// value.
+    pub fn fill(&self, payload: &Payload, what: &str) -> Result<String, String> {
+        self.fill_with(payload, what, |value, filled| filled.push_str(value))
+    }
+
+    /// The same, each field's value written by `write`.
+    pub fn fill_with(
         &self,
         payload: &Payload,
         what: &str,
-        write: impl Fn(&str) -> Cow<'_, str>,
+        write: impl Fn(&str, &mut String),
     ) -> Result<String, String> {
         let mut filled = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(text) => filled.push_str(text),
-                Part::Field(name) => filled.push_str(&write(&field_text(payload, name, what)?)),
+                Part::Field(name) => write(&field_text(payload, name, what)?, &mut filled),
+            }
+            if filled.len() > MAX_FILLED {
+                return Err(format!("{what} would be over 8 MiB"));
             }
         }
         Ok(filled)
@@ -111,8 +130,11 @@ fn is_name(field: &str) -> Result<(), String> {
     if field.chars().all(|c| c.is_alphanumeric() || "_-@$".contains(c)) {
         return Ok(());
     }
+    // A whole style sheet may stand between two braces.
+    let shown: String =
+        field.chars().take(40).map(|c| if c.is_control() { ' ' } else { c }).collect();
     Err(format!(
-        "{{{field}}} is no field of the payload's top level: a name has letters, digits, _ and -; \
+        "{{{shown}}} is no field of the payload's top level: a name has letters, digits, _ and -; \
          write {{{{ and }}}} for braces"
     ))
 }
@@ -125,7 +147,7 @@ pub(crate) fn field<'a>(payload: &'a Payload, name: &str) -> Option<&'a Value> {
 /// A top-level field as text.
 pub(crate) fn field_text(payload: &Payload, name: &str, what: &str) -> Result<String, String> {
     let text = field(payload, name).and_then(scalar_text);
-    text.ok_or_else(|| format!("the {what} needs the payload's field {name:?} as text or a number"))
+    text.ok_or_else(|| format!("{what} needs the payload's field {name:?} as text or a number"))
 }
 
 /// A scalar as it stands in text; `None` for null and for what is no scalar.
@@ -144,7 +166,7 @@ mod tests {
 
     fn filled(template: &str, body: &str) -> Result<String, String> {
         let template = Template::new(template).unwrap();
-        template.fill(&Payload::json(body).unwrap(), "text", |value| Cow::Owned(value.to_owned()))
+        template.fill(&Payload::json(body).unwrap(), "the text")
     }
 
     #[test]
@@ -165,6 +187,13 @@ mod tests {
             let error = filled("{a}", body).unwrap_err();
             assert_eq!(error, "the text needs the payload's field \"a\" as text or a number");
         }
+    }
+
+    #[test]
+    fn a_field_that_is_named_often_has_a_limit() {
+        let body = format!("{{\"a\":\"{}\"}}", "x".repeat(1024 * 1024));
+        assert!(filled("{a}{a}", &body).is_ok());
+        assert_eq!(filled(&"{a}".repeat(9), &body).unwrap_err(), "the text would be over 8 MiB");
     }
 
     #[test]

@@ -22,13 +22,15 @@ const READING: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Secret {
     header: HeaderName,
-    place: Place,
+    value: SecretValue,
 }
 
+/// A secret text: what a header, or a login, can carry.
 #[derive(Clone)]
-enum Place {
+pub(crate) enum SecretValue {
     /// Read already.
     Here(HeaderValue),
+    /// Read when it is first needed.
     #[cfg(feature = "secrets")]
     Aws(KeptIn),
 }
@@ -72,13 +74,18 @@ pub(crate) enum Refused {
 impl Secret {
     /// A value that is at hand. `None` if no header can carry it.
     pub fn here(header: HeaderName, value: &str) -> Option<Self> {
-        Some(Self { header, place: Place::Here(sensitive(value)?) })
+        Some(Self { header, value: SecretValue::here(value)? })
     }
 
     /// A value that is read when it is first needed.
     #[cfg(feature = "secrets")]
     pub fn kept_in(header: HeaderName, place: KeptIn) -> Self {
-        Self { header, place: Place::Aws(place) }
+        Self { header, value: SecretValue::Aws(place) }
+    }
+
+    #[cfg(feature = "jobs-file")]
+    pub(crate) fn new(header: HeaderName, value: SecretValue) -> Self {
+        Self { header, value }
     }
 
     /// The header's name.
@@ -87,34 +94,56 @@ impl Secret {
     }
 
     /// The value, by `stop` at the latest.
-    #[cfg_attr(not(feature = "secrets"), allow(unused_variables, reason = "nothing is read"))]
     pub(crate) async fn read(
         &self,
         clock: &dyn Clock,
         stop: Timestamp,
     ) -> Result<Reading, HandlerError> {
-        match &self.place {
-            Place::Here(value) => Ok(Reading { value: value.clone(), at: clock.now() }),
-            #[cfg(feature = "secrets")]
-            Place::Aws(place) => {
-                let until = stop.min(clock.now() + READING);
-                cache::shared().get(place, clock, until).await
-            }
-        }
+        self.value.read(clock, stop).await
     }
 
     /// Whether there is another value than the one the provider has just refused.
-    #[cfg_attr(not(feature = "secrets"), allow(unused_variables, reason = "nothing is read"))]
     pub(crate) async fn refused(
         &self,
         used: &Reading,
         clock: &dyn Clock,
         stop: Timestamp,
     ) -> Result<Refused, HandlerError> {
-        match &self.place {
-            Place::Here(_) => Ok(Refused::Unchanged),
+        self.value.refused(used, clock, stop).await
+    }
+}
+
+impl SecretValue {
+    /// A value that is at hand. `None` if it is empty, or no header can carry it.
+    pub fn here(value: &str) -> Option<Self> {
+        Some(Self::Here(sensitive(value)?))
+    }
+
+    /// The value, by `stop` at the latest.
+    #[cfg_attr(not(feature = "secrets"), allow(unused_variables, reason = "nothing is read"))]
+    pub async fn read(&self, clock: &dyn Clock, stop: Timestamp) -> Result<Reading, HandlerError> {
+        match self {
+            Self::Here(value) => Ok(Reading { value: value.clone(), at: clock.now() }),
             #[cfg(feature = "secrets")]
-            Place::Aws(place) => {
+            Self::Aws(place) => {
+                let until = stop.min(clock.now() + READING);
+                cache::shared().get(place, clock, until).await
+            }
+        }
+    }
+
+    /// Whether there is another value than the one that was just refused.
+    #[cfg_attr(not(feature = "secrets"), allow(unused_variables, reason = "nothing is read"))]
+    pub async fn refused(
+        &self,
+        used: &Reading,
+        clock: &dyn Clock,
+        stop: Timestamp,
+    ) -> Result<Refused, HandlerError> {
+        match self {
+            Self::Here(_) => Ok(Refused::Unchanged),
+            #[cfg(feature = "secrets")]
+            Self::Aws(place) => {
                 let until = stop.min(clock.now() + READING);
                 cache::shared().refused(place, used, clock, until).await
             }
@@ -125,6 +154,12 @@ impl Secret {
 impl Reading {
     pub(crate) fn value(&self) -> HeaderValue {
         self.value.clone()
+    }
+
+    /// The value as text, which it was made from.
+    #[cfg(feature = "email")]
+    pub(crate) fn text(&self) -> &str {
+        self.value.to_str().unwrap_or_default()
     }
 }
 
@@ -137,13 +172,18 @@ fn sensitive(text: &str) -> Option<HeaderValue> {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Secret");
-        shown.field("header", &self.header);
-        #[cfg(feature = "secrets")]
-        if let Place::Aws(place) = &self.place {
-            shown.field("place", place);
+        let Self { header, value } = self;
+        f.debug_struct("Secret").field("header", header).field("value", value).finish()
+    }
+}
+
+impl fmt::Debug for SecretValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here(_) => f.write_str("in memory"),
+            #[cfg(feature = "secrets")]
+            Self::Aws(place) => write!(f, "{place}"),
         }
-        shown.finish_non_exhaustive()
     }
 }
 

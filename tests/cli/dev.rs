@@ -165,3 +165,45 @@ fn watching_runs_again_when_the_file_changes() {
     running.kill().unwrap();
     running.wait().unwrap();
 }
+
+/// Rows are real ones, in a database of the run; a mail is counted, and goes to nobody.
+#[test]
+fn rows_are_written_and_mails_are_counted() {
+    let folder = Folder::new();
+    folder.file("mail.txt", "Dear {name}.\n");
+    let jobs = folder.file(
+        "jobs.toml",
+        "[job.reserve]\neffect = \"row\"\nguarantee = \"transactional\"\ntable = \"stock\"\n\
+         key = { sku = \"{sku}\" }\nadd = { available = \"-{n}\" }\nfloor = { available = 0 }\n\
+         [job.welcome]\neffect = \"email\"\nguarantee = \"at-least-once\"\n\
+         from = \"shop@example.com\"\nto = \"{name}@example.com\"\nsubject = \"Welcome\"\n\
+         template = \"mail.txt\"\nsmtp = \"smtps://mail.invalid\"\nsecret = { env = \"NOT_SET\" }\n",
+    );
+    let lines = folder.file(
+        "lines.jsonl",
+        "{\"job\":\"reserve\",\"idempotency-key\":\"r:1\",\"body\":{\"sku\":\"cup\",\"n\":2}}\n\
+         {\"job\":\"reserve\",\"idempotency-key\":\"r:2\",\"body\":{\"sku\":\"cup\",\"n\":2}}\n\
+         {\"job\":\"welcome\",\"idempotency-key\":\"w:1\",\"body\":{\"name\":\"ada\"}}\n",
+    );
+    let sql = folder.file(
+        "shop.sql",
+        "CREATE TABLE stock (sku TEXT PRIMARY KEY, available INTEGER);\n\
+         INSERT INTO stock VALUES ('cup', 3);\n",
+    );
+    let dev = |more: &[&str]| {
+        let mut command = onlyonce(&folder.0);
+        let arguments = [&["dev", &lines, "--duplicates", "2"], more].concat();
+        run(command.env("ONLYONCE_JOBS", &jobs), &arguments)
+    };
+    let (code, said) = dev(&["--sql", &sql]);
+    assert_eq!(code, Some(0), "{said}");
+    // The second would leave less than nothing.
+    assert!(said.contains("among the 1 dead letters"), "{said}");
+    assert!(said.contains("at least once: every key one request"), "{said}");
+    let mail = said.lines().find(|line| line.starts_with("| welcome")).unwrap();
+    let figures: Vec<_> = mail.split('|').map(str::trim).collect();
+    assert_eq!(figures[5..8], ["1", "1", "1"], "{said}");
+
+    let (_, said) = dev(&[]);
+    assert!(said.contains("no such table: stock"), "{said}");
+}

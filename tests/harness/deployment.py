@@ -80,8 +80,8 @@ def digest_of(*parts):
     return digest
 
 
-def packaged(bootstrap, jobs=None):
-    """The zip that Lambda gets: the binary as `bootstrap`, and its jobs file."""
+def packaged(bootstrap, jobs=None, files=()):
+    """The zip that Lambda gets: the binary as `bootstrap`, its jobs file, and (name, text) beside it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         entry = zipfile.ZipInfo("bootstrap")
@@ -89,6 +89,8 @@ def packaged(bootstrap, jobs=None):
         archive.writestr(entry, bootstrap.read_bytes(), zipfile.ZIP_DEFLATED)
         if jobs is not None:
             archive.writestr("jobs.toml", jobs)
+        for name, text in files:
+            archive.writestr(name, text)
     return buffer.getvalue()
 
 

@@ -1,6 +1,9 @@
 //! What a job's table says of its effect, checked and made into a job: one file for each effect.
 
+#[cfg(feature = "email")]
+mod email;
 mod http;
+mod row;
 
 use std::ops::Range;
 use std::path::Path;
@@ -20,7 +23,12 @@ pub(super) use http::header;
 type Make = fn(Fields<'_>, &Common<'_>) -> Result<Job, Wrong>;
 
 /// The effects of this build, by name.
-const EFFECTS: &[(&str, Make)] = &[("http", http::job)];
+const EFFECTS: &[(&str, Make)] = &[
+    ("http", http::job),
+    ("row", row::job),
+    #[cfg(feature = "email")]
+    ("email", email::job),
+];
 
 /// What is known of a guarantee that some effect gives.
 const GUARANTEES: [&str; 5] =
@@ -36,7 +44,7 @@ pub(super) struct Common<'a> {
     pub retention: Retention,
     pub env: Env<'a>,
     /// Where the jobs file lies.
-    #[allow(dead_code, reason = "for effects that read files beside it")]
+    #[cfg_attr(not(feature = "email"), allow(dead_code, reason = "other effects read no files"))]
     pub folder: &'a Path,
 }
 

@@ -133,7 +133,7 @@ impl UrlTemplate {
                 Part::Field(name) => {
                     let value = match named.iter().find(|(known, _)| known == name) {
                         Some((_, value)) => (*value).to_owned(),
-                        None => field_text(payload, name, "url")?,
+                        None => field_text(payload, name, "the url")?,
                     };
                     // A URL's parser would walk up the path.
                     if value == "." || value == ".." {

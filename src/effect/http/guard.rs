@@ -68,7 +68,7 @@ pub(super) fn client_for(url: &Url, allowed: &[AllowedHost]) -> Result<Client, H
 }
 
 /// The open client, and `url` with its host replaced by `receiver`.
-pub(super) fn client_instead(
+pub(in crate::effect) fn client_instead(
     mut url: Url,
     receiver: SocketAddr,
 ) -> Result<(Client, Url), HandlerError> {

@@ -4,7 +4,7 @@
 
 mod ask;
 mod body;
-mod guard;
+pub(super) mod guard;
 pub mod provider;
 
 use std::time::Duration;

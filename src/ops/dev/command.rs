@@ -34,7 +34,12 @@ pub struct DevArguments {
     /// Decides which are killed, and where. What they hold then depends on time, too.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Call the real URLs instead of a local receiver, and let time run as it does.
+    /// SQL that makes the tables that `row` jobs write to, and what is in them at first. Rows go
+    /// to a database of this run alone.
+    #[arg(long, value_name = "FILE")]
+    sql: Option<PathBuf>,
+    /// Call the real URLs and mail servers instead of a local receiver, and let time run as it
+    /// does.
     #[arg(long)]
     real: bool,
     /// Run again whenever the file changes.
@@ -62,8 +67,9 @@ impl Jobs {
             Self::Given(jobs) => Ok(jobs.clone()),
             Self::File(path) if is_real => Ok(Router::from_jobs_file(path)?),
             Self::File(path) => {
+                // A login has a colon.
                 let made_up =
-                    |name: &str| Some(std::env::var(name).unwrap_or_else(|_| "made-up".to_owned()));
+                    |name: &str| Some(std::env::var(name).unwrap_or_else(|_| "made:up".to_owned()));
                 Ok(Router::from_jobs_file_in(path, &made_up)?)
             }
         }
@@ -107,12 +113,23 @@ impl DevArguments {
         };
         let records = Scratch::new();
         let store = Arc::new(SqliteStore::open(&records.0).await?);
+        if let Some(file) = &self.sql {
+            let sql = std::fs::read_to_string(file);
+            let sql = sql.map_err(|error| format!("{}: {error}", file.display()))?;
+            store.run_sql(sql).await?;
+        }
         let report = run(&lines, &plan, &router, store, receiver.as_ref(), &progress).await?;
         bar.finish_and_clear();
         if is_json {
             println!("{}", serde_json::to_string(&report)?);
         } else {
             println!("{report}");
+        }
+        if report.dead_letters.keys().any(|reason| reason.contains("no such table")) {
+            eprintln!(
+                "rows go to a database of this run alone; make its tables, and what is in them at \
+                 first, with --sql FILE"
+            );
         }
         Ok(report)
     }

@@ -77,6 +77,15 @@ impl SqliteStore {
         Ok((Self { path, connection: Arc::new(Mutex::new(connection)) }, made))
     }
 
+    /// Runs statements that make the application's own tables.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn run_sql(&self, sql: String) -> Result<(), Error> {
+        self.with("sql", move |connection| {
+            connection.execute_batch(&sql).map_err(|error| fault("sql", error))
+        })
+        .await
+    }
+
     /// Does `work` on the connection, on a thread that may block.
     async fn with<T: Send + 'static>(
         &self,
