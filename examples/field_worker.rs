@@ -5,8 +5,8 @@
 //! - `slow` takes `{"ms": N}`,
 //! - `three-steps` has three keyed effects, one after another,
 //! - `charge-once` posts its fields to `CHARGES_URL`, with the header `CHARGES_TOKEN`, at most once,
-//! - `reserve` takes `{"sku": .., "quantity": N}` out of the table that `STOCK_TABLE` names, and
-//!   `restock` puts it in.
+//! - `reserve` takes `{"sku": .., "quantity": N}` out of the table that `STOCK_TABLE` names, fused,
+//! - `reserve-claimed` does the same under a claim.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,8 +31,8 @@ async fn main() -> Result<(), BoxError> {
         .job("slow", slow)
         .job("three-steps", three_steps)
         .job("charge-once", charge_once)
-        .job("restock", restock)
-        .with(Job::new("reserve", reserve).retry(often).timeout(brief))
+        .with(Job::new("reserve", reserve).retry(often).timeout(brief).fused())
+        .with(Job::new("reserve-claimed", reserve).retry(often).timeout(brief))
         .with(Job::new("explode", explode).retry(soon));
     onlyonce::serve(jobs).await
 }
@@ -90,20 +90,13 @@ struct Goods {
 }
 
 async fn reserve(goods: Goods, cx: Context) -> Result<(), HandlerError> {
-    cx.stage(available(goods.sku, -goods.quantity)?).await
-}
-
-async fn restock(goods: Goods, cx: Context) -> Result<(), HandlerError> {
-    cx.stage(available(goods.sku, goods.quantity)?).await
-}
-
-fn available(sku: String, change: i64) -> Result<RowWrite, HandlerError> {
-    Ok(RowWrite::Add {
+    cx.stage(RowWrite::Add {
         table: std::env::var("STOCK_TABLE")?,
-        key: [("sku".to_owned(), sku.into())].into(),
-        add: [("available".to_owned(), change)].into(),
+        key: [("sku".to_owned(), goods.sku.into())].into(),
+        add: [("available".to_owned(), -goods.quantity)].into(),
         floor: [("available".to_owned(), 0)].into(),
     })
+    .await
 }
 
 #[allow(clippy::panic, reason = "that is the point of it")]

@@ -16,7 +16,7 @@ pub mod payload;
 pub mod protocol;
 pub mod rules;
 pub mod runtime;
-#[cfg(any(feature = "dynamodb", feature = "secrets", feature = "aws-effects"))]
+#[cfg(any(feature = "dynamodb", feature = "secrets", feature = "ses", feature = "aws-effects"))]
 pub mod sdk;
 #[cfg(feature = "http")]
 pub mod secret;

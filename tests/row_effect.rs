@@ -158,8 +158,10 @@ impl Shop {
         assert_eq!(self.row("cup").await, Some((2, None)));
 
         // Below the floor; and where there is no row, below it from 0.
-        self.refused("order.reserve", "order:2", three).await;
-        self.refused("order.reserve", "order:3", r#"{"sku":"pot","quantity":1}"#).await;
+        let sold_out = "it would bring \"available\" below 0";
+        assert_eq!(self.refused("order.reserve", "order:2", three).await, sold_out);
+        let pot = r#"{"sku":"pot","quantity":1}"#;
+        assert_eq!(self.refused("order.reserve", "order:3", pot).await, sold_out);
         // What would take away what arrives, or add what is sold.
         for (n, job) in ["stock.arrive", "order.reserve"].into_iter().enumerate() {
             let key = format!("turned:{n}");
@@ -172,10 +174,12 @@ impl Shop {
         let make = r#"{"sku":"lid","quantity":0,"row":7}"#;
         assert!(completed(&self.run("sku.make", "make:1", make).await));
         assert_eq!(self.row("lid").await, Some((0, Some("row 7".to_owned()))));
-        self.refused("sku.make", "make:2", r#"{"sku":"lid","quantity":9,"row":9}"#).await;
+        let lid = r#"{"sku":"lid","quantity":9,"row":9}"#;
+        assert!(self.refused("sku.make", "make:2", lid).await.contains("a row with this key"));
         assert_eq!(self.row("lid").await, Some((0, Some("row 7".to_owned()))));
 
-        self.refused("sku.drop", "drop:1", r#"{"sku":"cup"}"#).await;
+        let why = self.refused("sku.drop", "drop:1", r#"{"sku":"cup"}"#).await;
+        assert!(why.contains("shows what it must"), "{why}");
         assert!(self.row("cup").await.is_some());
         assert!(completed(&self.run("sku.drop", "drop:2", r#"{"sku":"lid"}"#).await));
         assert_eq!(self.row("lid").await, None);

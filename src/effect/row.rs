@@ -66,7 +66,7 @@ impl RowEffect {
     pub async fn run(&self, call: Call) -> Result<Reply, HandlerError> {
         let Call { payload, context } = call;
         let write = self.write(&payload).map_err(HandlerError::terminal)?;
-        context.stage(write).await?;
+        context.stage_or(write, HandlerError::terminal(self.change.refusal())).await?;
         Ok(Reply::of(&Done { table: &self.table }))
     }
 
@@ -97,6 +97,24 @@ impl RowEffect {
                 RowWrite::DeleteIf { table, key, values: columns(values, payload)? }
             }
         })
+    }
+}
+
+impl RowChange {
+    /// What it means that the row was left as it is.
+    fn refusal(&self) -> String {
+        match self {
+            Self::Put(_) => "there is a row with this key already".to_owned(),
+            Self::Add { floor, .. } if floor.is_empty() => {
+                "a sum would be no whole number of 64 bits".to_owned()
+            }
+            Self::Add { floor, .. } => {
+                let floors =
+                    floor.iter().map(|(column, least)| format!("{column:?} below {least}"));
+                format!("it would bring {}", floors.collect::<Vec<_>>().join(" or "))
+            }
+            Self::Delete(_) => "there is no row with this key that shows what it must".to_owned(),
+        }
     }
 }
 

@@ -80,6 +80,7 @@ impl Template {
     }
 
     /// The fields that it needs.
+    #[cfg(feature = "email")]
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Field(name) => Some(name.as_str()),

@@ -96,7 +96,7 @@ impl Job {
 
     /// **Exactly once, in one write**: nothing is claimed; what the handler stages and the completion
     /// are one transaction, which a copy of the message loses. For jobs whose whole work is what
-    /// they [stage](crate::Context::stage): copies that come at the same time all run the handler, so
+    /// they [stage](crate::context::Context::stage): copies that come at the same time all run the handler, so
     /// it has no effects, and declaring one fails the job.
     #[must_use]
     pub fn fused(mut self) -> Self {

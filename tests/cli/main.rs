@@ -10,6 +10,7 @@
 )]
 
 mod dev;
+mod examples;
 mod poll;
 mod readme;
 mod verbs;

@@ -49,9 +49,9 @@ def test_each_class_of_effect_costs_what_it_says(aws, field_binary, proxy, charg
         assert cost("charge-once", order) == duplicate
         assert len(charging.requests()) == 1
         # Staged writes go with the completion.
-        assert cost("restock", goods) == {"PutItem": 1, "TransactWriteItems": 1}
-        assert cost("restock", goods) == duplicate
-        assert stock.available(case) == 13
+        assert cost("reserve-claimed", goods) == {"PutItem": 1, "TransactWriteItems": 1}
+        assert cost("reserve-claimed", goods) == duplicate
+        assert stock.available(case) == 7
 
 
 def test_a_fused_job_costs_one_transaction_and_nothing_else(aws, field_binary, proxy, case):

@@ -21,6 +21,8 @@ OWN_ANSWER = OWN | {"server", "date"}
 
 @dataclass(eq=False)
 class Call:
+    """A request as it was sent."""
+
     method: str
     path: str
     headers: dict  # names in lower case
@@ -46,6 +48,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Answered:
+    """What it is answered."""
+
     status: int
     headers: list
     body: bytes

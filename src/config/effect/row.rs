@@ -58,6 +58,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
         let effect = effect.clone();
         async move { effect.run(call).await }
     });
+    let job = job.fused();
     Ok(match common.timeout {
         Some(timeout) => job.timeout(timeout),
         None => job,

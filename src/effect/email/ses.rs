@@ -8,7 +8,7 @@ use aws_sdk_sesv2::config::retry::RetryConfig;
 use aws_sdk_sesv2::config::timeout::TimeoutConfig;
 use aws_sdk_sesv2::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sesv2::primitives::Blob;
-use aws_sdk_sesv2::types::{Destination, EmailContent, RawMessage};
+use aws_sdk_sesv2::types::{Destination, EmailContent, MessageTag, RawMessage};
 use tokio::sync::OnceCell;
 
 use super::message::Mail;
@@ -16,6 +16,9 @@ use crate::context::Context;
 use crate::error::HandlerError;
 use crate::runtime::before;
 use crate::sdk;
+
+/// The tag that carries the effect's key: SES writes its own Message-ID.
+const KEY_TAG: &str = "onlyonce-key";
 
 const CONNECTING: Duration = Duration::from_secs(2);
 
@@ -51,12 +54,17 @@ impl Ses {
     ) -> Result<String, HandlerError> {
         let raw = RawMessage::builder().data(Blob::new(mail.bytes.as_slice())).build();
         let raw = raw.map_err(|error| HandlerError::terminal(error).not_sent())?;
+        // Copies have it in common in what SES publishes of its mails.
+        let key = mail.id.trim_start_matches('<').split('@').next().unwrap_or_default();
+        let tag = MessageTag::builder().name(KEY_TAG).value(key).build();
+        let tag = tag.map_err(|error| HandlerError::terminal(error).not_sent())?;
         let to = mail.envelope.to().iter().map(ToString::to_string).collect();
         let request = self
             .client()
             .await
             .send_email()
             .set_from_email_address(mail.envelope.from().map(ToString::to_string))
+            .email_tags(tag)
             .destination(Destination::builder().set_to_addresses(Some(to)).build())
             .content(EmailContent::builder().raw(raw).build());
         let until = context.stop().min(context.now() + timeout);

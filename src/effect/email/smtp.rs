@@ -198,23 +198,23 @@ impl Fault {
         let (host, step) = (&server.host, self.step);
         let code = self.error.as_ref().and_then(|error| Some((error, error.status()?)));
         if let Some((error, code)) = code {
-            let message = format!("the mail server {host} answered {code} {step}");
+            let message = format!("the mail server {host} answered {code} to {step}");
             return match error.is_permanent() {
                 true => HandlerError::rejected(message),
                 false => HandlerError::retryable(message).not_sent(),
             };
         }
         let message = match &self.error {
-            None => format!("the mail server {host} did not answer in time {step}"),
+            None => format!("the mail server {host} gave no answer to {step} in time"),
             // It offers no STARTTLS, or no login that we know.
             Some(error) if error.is_client() => {
                 let message = format!("the mail server {host} cannot be used: {error}");
                 return HandlerError::terminal(message).not_sent();
             }
             Some(error) if error.is_response() => {
-                format!("the mail server {host} broke off {step}")
+                format!("the mail server {host} broke off at {step}")
             }
-            Some(error) => format!("the connection to {host} failed {step}: {}", cause(error)),
+            Some(error) => format!("the connection to {host} failed at {step}: {}", cause(error)),
         };
         match step {
             Step::Mail => HandlerError::retryable(message),
@@ -231,13 +231,13 @@ fn cause(error: &Error) -> String {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Connecting => "on connecting",
-            Self::StartTls => "to STARTTLS",
-            Self::Login => "to the login",
-            Self::Sender => "to the sender",
-            Self::Recipient => "to the recipient",
-            Self::Data => "to DATA",
-            Self::Mail => "to the mail itself",
+            Self::Connecting => "connecting",
+            Self::StartTls => "STARTTLS",
+            Self::Login => "the login",
+            Self::Sender => "the sender",
+            Self::Recipient => "the recipient",
+            Self::Data => "DATA",
+            Self::Mail => "the mail itself",
         })
     }
 }

@@ -1,0 +1,113 @@
+//! What an attempt has gathered to be written.
+
+use std::collections::HashSet;
+
+use crate::error::{Error, ErrorKind, HandlerError};
+use crate::protocol::{ConditionalWrite, EffectRecord, Held, Timestamp, keep_effects};
+use crate::service::{Commits, Settled};
+use crate::store::StagedWrite;
+
+/// What the attempt has gathered to be written. Behind one lock, because one claim's writes go one
+/// after another.
+pub(crate) struct Journal {
+    pub held: Held,
+    pub staged: Staged,
+    pub(super) begun: HashSet<String>,
+    pub(super) has_unwritten_effects: bool,
+    /// A write of effects whose outcome is not known: the handler called it off half-way, or the
+    /// store did not say.
+    in_doubt: Option<ConditionalWrite>,
+}
+
+impl Journal {
+    pub fn new(held: Held) -> Self {
+        Self {
+            held,
+            staged: Staged::new(),
+            begun: HashSet::new(),
+            has_unwritten_effects: false,
+            in_doubt: None,
+        }
+    }
+
+    /// Notes what is to be written of effect `name`.
+    pub(super) fn note(&mut self, name: &str, record: Option<EffectRecord>) {
+        if let Some(record) = record {
+            self.held.effects.insert(name.to_owned(), record);
+            self.has_unwritten_effects = true;
+        }
+    }
+
+    /// Writes the effects that are not written yet. Answers false if the claim is lost.
+    pub(super) async fn write_effects(
+        &mut self,
+        commits: &Commits,
+        until: Timestamp,
+    ) -> Result<bool, Error> {
+        let is_mine = self.make_certain(commits, until).await?;
+        if !is_mine || !self.has_unwritten_effects {
+            return Ok(is_mine);
+        }
+        self.in_doubt = Some(keep_effects(&self.held, commits.clock().now()));
+        self.has_unwritten_effects = false;
+        self.make_certain(commits, until).await
+    }
+
+    /// Sends what is in doubt again, as its condition holds once: the next write must know the
+    /// revision it comes after. Answers false if the claim is lost.
+    pub async fn make_certain(
+        &mut self,
+        commits: &Commits,
+        until: Timestamp,
+    ) -> Result<bool, Error> {
+        let Some(write) = &self.in_doubt else {
+            return Ok(true);
+        };
+        // Whoever waits for this may stop to: until the answer is there, it stays in doubt.
+        match commits.settle(write, &[], until).await {
+            Ok(Settled::Applied) => {
+                self.held.rev = self.held.rev.next();
+                self.in_doubt = None;
+                Ok(true)
+            }
+            Ok(Settled::LostLease | Settled::Refused(_)) => Ok(false),
+            Err(error) => {
+                // It has not landed, for certain.
+                if error.kind() == ErrorKind::StoreRefused {
+                    self.in_doubt = None;
+                    self.has_unwritten_effects = true;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What commits with the completion, and what it means if a condition of it does not hold.
+pub(crate) struct Staged {
+    writes: Vec<StagedWrite>,
+    refusals: Vec<Option<HandlerError>>,
+}
+
+impl Staged {
+    pub const fn new() -> Self {
+        Self { writes: Vec::new(), refusals: Vec::new() }
+    }
+
+    pub fn push(&mut self, write: StagedWrite, refused: Option<HandlerError>) {
+        self.writes.push(write);
+        self.refusals.push(refused);
+    }
+
+    pub fn writes(&self) -> &[StagedWrite] {
+        &self.writes
+    }
+
+    /// What the refusal of the write at `index` means.
+    pub fn refusal(&mut self, index: usize) -> HandlerError {
+        let declared = self.refusals.get_mut(index).and_then(Option::take);
+        declared.unwrap_or_else(|| {
+            HandlerError::terminal(format!("the condition of staged write {index} did not hold"))
+        })
+    }
+}
