@@ -8,6 +8,8 @@ pub(crate) mod email;
 pub mod http;
 mod intent;
 mod keyed;
+#[cfg(feature = "http")]
+pub(crate) mod rehearsal;
 #[cfg(feature = "jobs-file")]
 pub(crate) mod row;
 #[cfg(feature = "http")]

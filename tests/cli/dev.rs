@@ -38,7 +38,7 @@ fn under_kills_every_keyed_effect_happens_exactly_once() {
     let verdicts = report["verdicts"].as_array().unwrap();
     let texts: Vec<_> = verdicts.iter().map(|verdict| verdict["text"].as_str().unwrap()).collect();
     assert!(texts.contains(&"keyed: every key exactly one effect"), "{texts:?}");
-    assert!(texts.iter().any(|text| text.starts_with("at least once: every key")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.starts_with("at-least-once: every key")), "{texts:?}");
 }
 
 #[test]
@@ -230,11 +230,42 @@ fn rows_are_written_and_mails_are_counted() {
     assert_eq!(code, Some(0), "{said}");
     // The second would leave less than nothing.
     assert!(said.contains("among the 1 dead letters"), "{said}");
-    assert!(said.contains("at least once: every key one request"), "{said}");
+    assert!(said.contains("at-least-once: every key one request"), "{said}");
     let mail = said.lines().find(|line| line.starts_with("| welcome")).unwrap();
     let figures: Vec<_> = mail.split('|').map(str::trim).collect();
     assert_eq!(figures[5..8], ["1", "1", "1"], "{said}");
 
     let (_, said) = dev(&[]);
     assert!(said.contains("no such table: stock"), "{said}");
+}
+
+/// Each class is held to its own promise, and a provider that is asked says what it has seen.
+#[test]
+fn under_kills_each_guarantee_is_held_to_its_word() {
+    let folder = Folder::new();
+    let jobs = folder.file(
+        "jobs.toml",
+        "[job.letter]\neffect = \"http\"\nguarantee = \"at-most-once\"\n\
+         url = \"https://print.example.com/letters\"\n\
+         [job.pay]\neffect = \"http\"\nguarantee = \"reconcile\"\n\
+         url = \"https://pay.example.com/payments\"\n\
+         ask = { url = \"https://pay.example.com/payments/{effect_key}\", lag = \"1s\" }\n\
+         retry = { policy = \"fixed\", delay = \"1s\", attempts = 9 }\n",
+    );
+    let line = |job, n| {
+        format!("{{\"job\":\"{job}\",\"idempotency-key\":\"{job}:{n}\",\"body\":{{\"n\":{n}}}}}\n")
+    };
+    let lines: String = (0..12).flat_map(|n| [line("letter", n), line("pay", n)]).collect();
+    let lines = folder.file("lines.jsonl", &lines);
+    let mut command = onlyonce(&folder.0);
+    let arguments = ["--json", "dev", &lines, "--duplicates", "1", "--crash", "0.4"];
+    let (code, said) = run(command.env("ONLYONCE_JOBS", jobs), &arguments);
+    assert_eq!(code, Some(0), "{said}");
+    let report: Value = serde_json::from_str(&said).unwrap();
+    let verdicts = report["verdicts"].as_array().unwrap();
+    let texts: Vec<_> = verdicts.iter().map(|verdict| verdict["text"].as_str().unwrap()).collect();
+    assert!(texts.contains(&"at-most-once: no key more than one request"), "{texts:?}");
+    assert!(texts.contains(&"reconcile: every key exactly one effect"), "{texts:?}");
+    let pay = &report["jobs"]["pay"];
+    assert_eq!(pay["requests"], pay["keys"], "{report:#}");
 }

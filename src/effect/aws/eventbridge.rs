@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::failure::{Asked, refused};
-use super::rehearsal::rehearsed;
 use super::request::{Lazy, region_of};
 use super::{Guarantee, KEY};
 use crate::context::Context;
@@ -128,7 +127,7 @@ impl EventBridgeEffect {
     ) -> Result<Put, HandlerError> {
         if let Some(receiver) = context.outside() {
             let bus = self.bus.rsplit('/').next().unwrap_or_default();
-            rehearsed(context, receiver, (NAME, bus), self.guarantee, key, detail).await?;
+            self.guarantee.rehearse(context, receiver, (NAME, bus), key, detail).await?;
         }
         Ok(Put { event_id: None })
     }

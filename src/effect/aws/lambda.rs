@@ -17,7 +17,6 @@ use serde_json::Value;
 use super::Guarantee;
 use super::answer::{failed, kept};
 use super::failure::{Asked, not_taken};
-use super::rehearsal::rehearsed;
 use super::request::{Lazy, region_of};
 use crate::context::Context;
 use crate::error::HandlerError;
@@ -148,7 +147,7 @@ impl LambdaEffect {
     ) -> Result<Answer, HandlerError> {
         if let Some(receiver) = context.outside() {
             let function = self.function.rsplit("function:").next().unwrap_or_default();
-            rehearsed(context, receiver, (NAME, function), self.guarantee, key, event).await?;
+            self.guarantee.rehearse(context, receiver, (NAME, function), key, event).await?;
         }
         Ok(Answer { answer: None })
     }

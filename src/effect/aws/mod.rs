@@ -9,17 +9,19 @@ mod answer;
 pub mod eventbridge;
 mod failure;
 pub mod lambda;
-mod rehearsal;
 mod request;
 pub mod sns;
 pub mod sqs;
 mod text;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use reqwest::header::HeaderValue;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::rehearsal;
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::protocol::EffectKey;
@@ -45,8 +47,8 @@ pub const KEY: &str = "idempotency-key";
 pub const FIFO_WINDOW: Duration = Duration::from_secs(300);
 
 impl Guarantee {
-    /// Runs the effect `name`, whose `request` is this. What it sends carries the key under each guarantee: who receives it
-    /// may tell copies apart by it.
+    /// Runs the effect `name`, whose `request` is this. What it sends carries the key under each
+    /// guarantee: who receives it may tell copies apart by it.
     async fn run<T, Fut>(
         self,
         context: &Context,
@@ -68,8 +70,32 @@ impl Guarantee {
         }
     }
 
-    fn is_keyed(self) -> bool {
-        matches!(self, Self::Keyed { .. })
+    /// As the jobs file says it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Keyed { .. } => "keyed",
+            Self::AtLeastOnce => "at-least-once",
+            Self::AtMostOnce => "at-most-once",
+        }
+    }
+
+    /// Sends what would go to `target` to the receiver that stands for it.
+    async fn rehearse(
+        self,
+        context: &Context,
+        receiver: SocketAddr,
+        target: (&str, &str),
+        key: &EffectKey,
+        body: String,
+    ) -> Result<(), HandlerError> {
+        let mut headers = rehearsal::headers(context, self.name())?;
+        let value = HeaderValue::from_str(key.as_str()).map_err(HandlerError::terminal)?;
+        headers.insert(KEY, value);
+        if let Self::Keyed { .. } = self {
+            headers.insert(rehearsal::KEY_HEADER, HeaderValue::from_static(KEY));
+        }
+        let json = "application/json";
+        rehearsal::rehearsed(context, receiver, target, headers, json, body.into_bytes()).await
     }
 }
 

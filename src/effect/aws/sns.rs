@@ -12,7 +12,6 @@ use aws_sdk_sns::types::MessageAttributeValue;
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Asked, not_taken};
-use super::rehearsal::rehearsed;
 use super::request::{Lazy, region_of};
 use super::text::{group, subject};
 use super::{Guarantee, KEY, is_fifo};
@@ -141,7 +140,7 @@ impl SnsEffect {
     ) -> Result<Published, HandlerError> {
         if let Some(receiver) = context.outside() {
             let topic = self.topic_arn.rsplit(':').next().unwrap_or_default();
-            rehearsed(context, receiver, (NAME, topic), self.guarantee, key, body).await?;
+            self.guarantee.rehearse(context, receiver, (NAME, topic), key, body).await?;
         }
         Ok(Published { message_id: None })
     }

@@ -12,7 +12,6 @@ use aws_sdk_sqs::types::MessageAttributeValue;
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Asked, not_taken};
-use super::rehearsal::rehearsed;
 use super::request::Lazy;
 use super::text::group;
 use super::{Guarantee, KEY, is_fifo};
@@ -130,7 +129,7 @@ impl SqsEffect {
     ) -> Result<Sent, HandlerError> {
         if let Some(receiver) = context.outside() {
             let queue = self.queue_url.rsplit('/').next().unwrap_or_default();
-            rehearsed(context, receiver, (NAME, queue), self.guarantee, key, body).await?;
+            self.guarantee.rehearse(context, receiver, (NAME, queue), key, body).await?;
         }
         Ok(Sent { message_id: None })
     }

@@ -10,15 +10,12 @@ mod message;
 mod ses;
 mod smtp;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::CONTENT_TYPE;
 use serde::{Deserialize, Serialize};
-use url::Url;
 
-use super::http::{DEV_RECORD_HEADER, guard};
+use super::rehearsal::{self, rehearsed};
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
@@ -43,6 +40,16 @@ pub(crate) enum Guarantee {
     AtLeastOnce,
     /// Not sent again by itself.
     AtMostOnce,
+}
+
+impl Guarantee {
+    /// As the jobs file says it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::AtLeastOnce => "at-least-once",
+            Self::AtMostOnce => "at-most-once",
+        }
+    }
 }
 
 /// Who takes the mail.
@@ -111,7 +118,12 @@ impl EmailEffect {
         login: Option<Login<'_>>,
     ) -> Result<Answer, HandlerError> {
         let answer = match (&self.by, context.outside()) {
-            (by, Some(receiver)) => rehearsed(context, receiver, by.name(), &mail).await?,
+            (by, Some(receiver)) => {
+                let headers = rehearsal::headers(context, self.guarantee.name())?;
+                let (place, bytes) = ((NAME, by.name()), mail.bytes.clone());
+                rehearsed(context, receiver, place, headers, "message/rfc822", bytes).await?;
+                "rehearsed".to_owned()
+            }
             (By::Smtp { server, .. }, None) => self.deliver(context, server, &mail, login).await?,
             #[cfg(feature = "ses")]
             (By::Ses(ses), None) => ses.send(context, &mail, self.timeout).await?,
@@ -162,27 +174,4 @@ impl By {
             Self::Ses(_) => "ses",
         }
     }
-}
-
-/// When things are only tried out, no mail leaves: the local receiver gets it as a request, as
-/// `POST /email/server`.
-async fn rehearsed(
-    context: &Context,
-    receiver: SocketAddr,
-    server: &str,
-    mail: &Mail,
-) -> Result<String, HandlerError> {
-    let mut url = Url::parse("http://localhost/").map_err(HandlerError::terminal)?;
-    if let Ok(mut path) = url.path_segments_mut() {
-        path.clear().extend([NAME, server]);
-    }
-    let (client, url) = guard::client_instead(url, receiver)?;
-    let request = client
-        .post(url)
-        .header(DEV_RECORD_HEADER, context.id().as_str())
-        .header(CONTENT_TYPE, "message/rfc822")
-        .timeout(context.stop().remaining(context.now()))
-        .body(mail.bytes.clone());
-    request.send().await?.error_for_status()?;
-    Ok("rehearsed".to_owned())
 }

@@ -20,7 +20,7 @@ pub use guard::AllowedHost;
 pub use provider::Provider;
 
 use self::provider::Meaning;
-use super::MAX_RESULT;
+use super::{MAX_RESULT, rehearsal};
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
@@ -29,11 +29,6 @@ use crate::secret::{Reading, Refused, Secret};
 
 /// The name this effect is recorded under, and part of the key its provider sees.
 const NAME: &str = "http";
-
-/// Tells the local receiver of `dev` which record a request belongs to.
-pub(crate) const DEV_RECORD_HEADER: &str = "onlyonce-dev-record";
-/// Tells it which header carries the key.
-pub(crate) const DEV_KEY_HEADER: &str = "onlyonce-dev-key-header";
 
 /// What may happen after a crash.
 #[derive(Clone, Debug)]
@@ -58,6 +53,18 @@ pub enum Guarantee {
     AtLeastOnce,
     /// Never sent again by itself.
     AtMostOnce,
+}
+
+impl Guarantee {
+    /// As the jobs file says it.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Keyed { .. } => "keyed",
+            Self::Reconcile { .. } => "reconcile",
+            Self::AtLeastOnce => "at-least-once",
+            Self::AtMostOnce => "at-most-once",
+        }
+    }
 }
 
 /// One request per job.
@@ -200,7 +207,7 @@ impl Request<'_> {
         let (client, url, mut headers) = self.way_to(&self.url)?;
         if let Some((header, key)) = key {
             if self.context.outside().is_some() {
-                headers.insert(DEV_KEY_HEADER, HeaderValue::from((*header).clone()));
+                headers.insert(rehearsal::KEY_HEADER, HeaderValue::from((*header).clone()));
             }
             let key = HeaderValue::from_str(key.as_str()).map_err(HandlerError::terminal)?;
             headers.insert((*header).clone(), key);
@@ -220,12 +227,11 @@ impl Request<'_> {
 
     /// The client for a URL, and that URL with the headers that go with it.
     fn way_to(&self, url: &Url) -> Result<(Client, Url, HeaderMap), HandlerError> {
-        let mut headers = HeaderMap::new();
         let Some(receiver) = self.context.outside() else {
-            return Ok((guard::client_for(url, &self.effect.allow_hosts)?, url.clone(), headers));
+            let client = guard::client_for(url, &self.effect.allow_hosts)?;
+            return Ok((client, url.clone(), HeaderMap::new()));
         };
-        let id = HeaderValue::from_str(self.context.id().as_str());
-        headers.insert(DEV_RECORD_HEADER, id.map_err(HandlerError::terminal)?);
+        let headers = rehearsal::headers(self.context, self.effect.guarantee.name())?;
         let (client, url) = guard::client_instead(url.clone(), receiver)?;
         Ok((client, url, headers))
     }

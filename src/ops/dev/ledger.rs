@@ -45,6 +45,8 @@ pub struct Story {
     pub failures: u64,
     /// Requests that reached the receiver.
     pub requests: u64,
+    /// What their job declares, as the jobs file says it.
+    pub guarantee: Option<String>,
     /// Provider keys among them.
     pub provider_keys: BTreeSet<String>,
     /// Where the record stands at the end.
@@ -136,13 +138,25 @@ impl Ledger {
         });
     }
 
-    pub fn requested(&self, id: &RecordId, key: Option<&str>, method: &str, path: &str) {
+    pub fn requested(&self, id: &RecordId, guarantee: Option<&str>, key: Option<&str>, what: &str) {
         self.note(id, |story| {
             story.requests += 1;
+            story.guarantee = guarantee.map(str::to_owned);
             story.provider_keys.extend(key.map(str::to_owned));
             let key = key.map(|key| format!(" key {key}")).unwrap_or_default();
-            Some(format!("request {:<5} {method} {path}{key}", story.requests))
+            Some(format!("request {:<5} {what}{key}", story.requests))
         });
+    }
+
+    /// Whether a request was there, for whoever asks.
+    pub fn asked(&self, id: &RecordId) -> bool {
+        let mut was_there = false;
+        self.note(id, |story| {
+            was_there = story.requests > 0;
+            let answer = if was_there { "it was done" } else { "it was not done" };
+            Some(format!("asked         {answer}"))
+        });
+        was_there
     }
 
     pub fn killed(

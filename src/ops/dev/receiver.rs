@@ -1,4 +1,5 @@
-//! The outside world on this machine: counts every request it gets, and says yes.
+//! The outside world on this machine: counts every request it gets, and says yes; asked what became
+//! of one, it says whether it was there.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -6,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 use super::ledger::Ledger;
-use crate::effect::http::{DEV_KEY_HEADER, DEV_RECORD_HEADER};
+use crate::effect::rehearsal::{GUARANTEE, KEY_HEADER, PROBE, RECORD};
 use crate::error::BoxError;
 use crate::protocol::RecordId;
 use crate::runtime::{Task, spawn};
@@ -66,12 +67,22 @@ fn current(ledger: &Mutex<Option<Arc<Ledger>>>) -> Option<Arc<Ledger>> {
 /// Counts the request when its head is there: from then on it may have had its effect.
 fn respond(request: Request<Incoming>, ledger: Option<Arc<Ledger>>) -> Response<FullBody> {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let id = header(DEV_RECORD_HEADER).and_then(RecordId::from_hex);
-    if let (Some(id), Some(ledger)) = (id, ledger) {
-        let key = header(DEV_KEY_HEADER).and_then(header);
-        ledger.requested(&id, key, request.method().as_str(), request.uri().path());
+    let id = header(RECORD).and_then(RecordId::from_hex);
+    let mut response = Response::new(FullBody::from(Bytes::from_static(b"{\"ok\":true}")));
+    match (id, ledger) {
+        (Some(id), Some(ledger)) if header(PROBE).is_some() => {
+            if !ledger.asked(&id) {
+                *response.status_mut() = StatusCode::NOT_FOUND;
+            }
+        }
+        (Some(id), Some(ledger)) => {
+            let (guarantee, key) = (header(GUARANTEE), header(KEY_HEADER).and_then(header));
+            let what = format!("{} {}", request.method(), request.uri().path());
+            ledger.requested(&id, guarantee, key, &what);
+        }
+        _ => {}
     }
-    Response::new(FullBody::from(Bytes::from_static(b"{\"ok\":true}")))
+    response
 }
 
 type FullBody = http_body_util::Full<Bytes>;

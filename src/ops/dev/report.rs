@@ -140,6 +140,15 @@ fn beyond(story: &Story) -> Option<String> {
     Some(format!("key {key:?} had {count} {what}, but {excused} attempts were killed or failed"))
 }
 
+/// The guarantees by name, and what is promised of each key that made a request; of `at-least-once`
+/// nothing more than that.
+const PROMISES: [(&str, Option<&str>); 4] = [
+    ("keyed", Some("every key exactly one effect")),
+    ("reconcile", Some("every key exactly one effect")),
+    ("at-least-once", None),
+    ("at-most-once", Some("no key more than one request")),
+];
+
 fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
     let mut say = |fault: Option<String>, class: &str, fine: String| {
@@ -149,21 +158,26 @@ fn verdicts(stories: &[Story], plan: &Plan, drained: Drained, has_receiver: bool
     };
     let completed = |story: &&Story| story.status == Some(Status::Completed);
     let requested: Vec<&Story> = stories.iter().filter(|story| story.requests > 0).collect();
-    let (keyed, unkeyed): (Vec<&Story>, Vec<&Story>) =
-        requested.iter().partition(|story| is_keyed(story));
-
-    if !keyed.is_empty() {
-        let twice = keyed.iter().find(|story| effects(story) != 1);
-        let fault = twice.map(|s| format!("key {:?} has {} effects", s.key, effects(s)));
-        say(fault, "keyed", "every key exactly one effect".to_owned());
-    }
-    if !unkeyed.is_empty() {
-        let more = unkeyed.iter().filter(|story| story.requests > 1).count();
-        let fine = match more {
-            0 => "every key one request".to_owned(),
-            n => format!("every key one request or, after a kill, more ({n} had more)"),
-        };
-        say(None, "at least once", fine);
+    for (guarantee, promise) in PROMISES {
+        let of_it = requested.iter().filter(|story| story.guarantee.as_deref() == Some(guarantee));
+        let of_it: Vec<&Story> = of_it.copied().collect();
+        if of_it.is_empty() {
+            continue;
+        }
+        let more = of_it.iter().filter(|story| effects(story) > 1).count();
+        match promise {
+            Some(promise) => {
+                let twice = of_it.iter().find(|story| effects(story) != 1);
+                let fault = twice.map(|s| format!("key {:?} has {} effects", s.key, effects(s)));
+                say(fault, guarantee, promise.to_owned());
+            }
+            None if more == 0 => say(None, guarantee, "every key one request".to_owned()),
+            None => {
+                let fine =
+                    format!("every key one request or, after a kill, more ({more} had more)");
+                say(None, guarantee, fine);
+            }
+        }
     }
     if has_receiver {
         // A job of one's own makes no request to the receiver; one of the jobs file always does.
