@@ -68,20 +68,18 @@ fn current(ledger: &Mutex<Option<Arc<Ledger>>>) -> Option<Arc<Ledger>> {
 fn respond(request: Request<Incoming>, ledger: Option<Arc<Ledger>>) -> Response<FullBody> {
     let header = |name: &str| request.headers().get(name).and_then(|value| value.to_str().ok());
     let id = header(RECORD).and_then(RecordId::from_hex);
-    let mut response = Response::new(FullBody::from(Bytes::from_static(b"{\"ok\":true}")));
-    match (id, ledger) {
-        (Some(id), Some(ledger)) if header(PROBE).is_some() => {
-            if !ledger.asked(&id) {
-                *response.status_mut() = StatusCode::NOT_FOUND;
-            }
-        }
-        (Some(id), Some(ledger)) => {
+    let mut status = StatusCode::OK;
+    if let (Some(id), Some(ledger)) = (id, ledger) {
+        if header(PROBE).is_none() {
             let (guarantee, key) = (header(GUARANTEE), header(KEY_HEADER).and_then(header));
             let what = format!("{} {}", request.method(), request.uri().path());
             ledger.requested(&id, guarantee, key, &what);
+        } else if !ledger.asked(&id) {
+            status = StatusCode::NOT_FOUND;
         }
-        _ => {}
     }
+    let mut response = Response::new(FullBody::from(Bytes::from_static(b"{\"ok\":true}")));
+    *response.status_mut() = status;
     response
 }
 
