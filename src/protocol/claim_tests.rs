@@ -215,7 +215,8 @@ fn failed_stays_so_for_a_stray_copy_of_the_message_that_failed() {
 #[test]
 fn a_copy_is_stray_only_if_it_was_enqueued_before_the_failure_by_any_clock() {
     let failed = with(|record| record.status = Status::Failed).unwrap();
-    let is_stray = |enqueued_at| ClaimRequest { enqueued_at, ..request("second", NOW) }.is_stray(&failed);
+    let is_stray =
+        |enqueued_at| ClaimRequest { enqueued_at, ..request("second", NOW) }.is_stray(&failed);
     assert!(is_stray(Some(NOW - SKEW - Duration::from_millis(1))));
     // Moved back from quarantine at once, or from a queue that does not say when.
     for redriven in [Some(NOW - SKEW), Some(NOW), Some(NOW + SKEW), None] {

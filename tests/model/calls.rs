@@ -2,16 +2,17 @@
 
 use onlyonce::protocol::{
     Begin, Claim, ClaimRequest, ConditionalWrite, Conflict, Doubt, EffectKey, EffectRecord,
-    EffectState, Fingerprint, Held, IdempotencyKey, Output, Quarantine, Record, RecordId, Said,
-    Status, Timestamp, Verdict, after_error, begin, claim, complete, fail, keep_effects,
-    mark_quarantined, resolve_conflict,
+    EffectState, Fingerprint, Held, IdempotencyKey, Output, Record, RecordId, Said, Status,
+    Timestamp, Verdict, after_error, begin, claim, complete, fail, keep_effects, mark_quarantined,
+    resolve_conflict,
 };
-use onlyonce::service::{Disposition, Ending, Outcome};
 
+use crate::attempt::{Attempt, Came, Ended, Send, Why, Won};
 use crate::config::{Config, LEASE, SKEW, stamp, tick, ticks};
 use crate::coverage::{Point, reached};
 use crate::interned::{Interned, Memo, Ref, claim_id};
-use crate::world::{Answer, Attempt, Came, Ended, GENERATIONS, Send, Why, Won};
+use crate::told::{Told, refusal, row, told};
+use crate::world::GENERATIONS;
 
 type W = Ref<ConditionalWrite>;
 type H = Ref<Held>;
@@ -53,13 +54,6 @@ pub enum Begun {
     Done,
     Run(Send),
     Open { send: Send, first_sent: i16, why: Why },
-}
-
-/// What is to become of a message.
-#[derive(Clone, Copy)]
-pub enum Told {
-    Answer(Answer),
-    Quarantine(Option<H>),
 }
 
 /// The name of effect `n`.
@@ -110,8 +104,7 @@ impl Calls {
         self.begins.get((held, effect, body, now), || {
             let print = body.map(|body| Fingerprint::of(&[body]));
             let class = config.effects[usize::from(effect)].class();
-            let (begun, note) =
-                begin(held.get(), name(effect), class, print.as_ref(), stamp(now));
+            let (begun, note) = begin(held.get(), name(effect), class, print.as_ref(), stamp(now));
             let id = &held.get().id;
             let generation = |key: &EffectKey| {
                 let mut all = 0..GENERATIONS as u64;
@@ -188,8 +181,7 @@ impl Calls {
             let state = if is_keyed { EffectState::Sent } else { EffectState::Intent };
             let before = held.get().effects.get(name(effect)).cloned();
             let first_sent = stamp(now);
-            let again =
-                before.map(|old| EffectRecord { state, first_sent, result: None, ..old });
+            let again = before.map(|old| EffectRecord { state, first_sent, result: None, ..old });
             noted(held, effect, again)
         })
     }
@@ -211,7 +203,9 @@ impl Calls {
             };
             let (point, ended) = match verdict {
                 Verdict::Completed(_) => (Point::Completed, Ended::Completed),
-                Verdict::Released { retry_at } => (Point::Released, Ended::Released(tick(retry_at))),
+                Verdict::Released { retry_at } => {
+                    (Point::Released, Ended::Released(tick(retry_at)))
+                }
                 Verdict::Failed => (Point::Failed, Ended::Failed),
                 Verdict::Unknown if came == Came::Ok => (Point::PassedOver, Ended::Unknown),
                 Verdict::Unknown => (Point::Unknown, Ended::Unknown),
@@ -282,76 +276,6 @@ fn noted(held: H, effect: u8, note: Option<EffectRecord>) -> H {
     let mut held = held.get().clone();
     held.effects.insert(name(effect).to_owned(), note);
     held.interned()
-}
-
-/// Where a claim that was not taken leaves a message, as `service::attempt::not_claimed` says.
-fn refusal(refused: Claim, request: &ClaimRequest) -> Ending {
-    match refused {
-        Claim::Replay(record) => Ending::Replayed(record.output.unwrap_or(Output::Omitted)),
-        Claim::Mismatch(record) => Ending::Mismatch { first: record.fingerprint, given: None },
-        Claim::Later { retry_at, .. } => Ending::Later(retry_at),
-        Claim::Busy { retry_at, .. } => Ending::Busy(retry_at),
-        Claim::Parked(record) => {
-            let held = Box::new(Held::of(&record));
-            match (record.status, record.quarantine) {
-                (Status::Unknown, _) => Ending::Unknown(held),
-                (_, Some(Quarantine::Sent)) if request.is_stray(&record) => {
-                    Ending::FailedAndQuarantined
-                }
-                _ => Ending::FailedBefore(held),
-            }
-        }
-        Claim::Take { .. } | Claim::Spend { .. } | Claim::Held(_) => Ending::StoreError,
-    }
-}
-
-/// What is to become of a message that ended so.
-pub fn told(ending: Ending, now: i16) -> Told {
-    match Outcome::of(ending).disposition(stamp(now)) {
-        Disposition::Ack => Told::Answer(Answer::Ack),
-        Disposition::Retry(when) => Told::Answer(Answer::Retry(when.map(tick))),
-        Disposition::Quarantine { mark, .. } => {
-            Told::Quarantine(mark.map(|parked| parked.interned()))
-        }
-    }
-}
-
-/// The same once an attempt's end is written.
-pub fn told_of(ended: Ended, held: H, now: i16) -> Told {
-    let held = || Box::new(held.get().clone());
-    let ending = match ended {
-        Ended::Completed => return Told::Answer(Answer::Ack),
-        Ended::Released(at) => return Told::Answer(Answer::Retry(Some(at))),
-        Ended::Failed => Ending::Failed(held()),
-        Ended::Unknown => Ending::Unknown(held()),
-    };
-    told(ending, now)
-}
-
-/// The row of the claim table that a decision came from.
-fn row(record: Option<&Record>, decision: &Claim) -> Point {
-    let Some(record) = record else { return Point::Create };
-    match decision {
-        Claim::Held(_) => Point::Held,
-        Claim::Mismatch(_) => Point::Mismatch,
-        Claim::Replay(_) => Point::Replay,
-        Claim::Parked(_) if record.status == Status::Unknown => Point::ParkedUnknown,
-        Claim::Parked(_) if record.quarantine == Some(Quarantine::Sent) => Point::StraySent,
-        Claim::Parked(_) => Point::StrayPending,
-        Claim::Later { .. } => Point::Later,
-        Claim::Busy { .. } => Point::Busy,
-        Claim::Spend { parked, .. } if parked.status == Status::Unknown => Point::SpentUnknown,
-        Claim::Spend { .. } => Point::SpentFailed,
-        Claim::Take { write, .. } => {
-            let taken = write.apply(Some(record)).expect("it was decided on this record");
-            match record.status {
-                _ if taken.created_at != record.created_at => Point::Expired,
-                Status::Failed => Point::Reopened,
-                Status::Released => Point::Due,
-                _ => Point::TakenOver,
-            }
-        }
-    }
 }
 
 /// How far a worker's attempt may go.

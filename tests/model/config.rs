@@ -51,7 +51,9 @@ impl Kind {
     /// differ and what a request may be under way.
     pub fn remembered(self) -> Option<i16> {
         match self {
-            Self::Keyed { window } | Self::KeyedOrAsk { window } => window.map(|window| window + SKEW + DELAY),
+            Self::Keyed { window } | Self::KeyedOrAsk { window } => {
+                window.map(|window| window + SKEW + DELAY)
+            }
             _ => None,
         }
     }

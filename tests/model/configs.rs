@@ -48,15 +48,10 @@ fn of_classes() -> Vec<Config> {
             is_staged: true,
             is_fused: true,
             may: CRASH | STORE | REFUSED | RETRYABLE | TERMINAL,
-            faults: 1,
+            horizon: 1,
             ..BASE
         },
-        Config {
-            name: "keyed",
-            effects: &[KEYED],
-            may: CRASH | EFFECT_LATE,
-            ..BASE
-        },
+        Config { name: "keyed", effects: &[KEYED], may: CRASH | EFFECT_LATE, ..BASE },
         Config {
             name: "keyed, refusals and redrives",
             messages: &[(0, 1, 0)],
@@ -130,11 +125,23 @@ fn of_classes() -> Vec<Config> {
 fn of_everything_else() -> Vec<Config> {
     vec![
         Config {
+            name: "three workers",
+            clocks: &[0, 0, 0],
+            messages: &[(0, 1, 0), (0, 1, 0), (0, 1, 0)],
+            is_staged: true,
+            may: CRASH | RETRYABLE,
+            faults: 1,
+            horizon: 2,
+            ..BASE
+        },
+        Config {
             name: "two keys, another payload",
             messages: &[(0, 1, 0), (0, 2, 0), (1, 1, 0)],
             effects: &[KEYED],
+            clocks: &[0, 0],
             may: CRASH,
             faults: 1,
+            horizon: 2,
             ..BASE
         },
         Config {
@@ -171,10 +178,12 @@ fn of_everything_else() -> Vec<Config> {
         },
         Config {
             name: "expiry",
+            clocks: &[0, 0],
             messages: &[(0, 1, 0), (0, 1, 2)],
             effects: &[Kind::AtMostOnce],
             may: CRASH | STORE_LATE,
             retention: Some(1),
+            faults: 1,
             horizon: 4,
             ..BASE
         },
@@ -192,7 +201,7 @@ fn of_everything_else() -> Vec<Config> {
             clocks: BEYOND,
             effects: &[Kind::AtMostOnce, Kind::Reconcile],
             messages: &[(0, 1, 0)],
-            may: CRASH | EFFECT_LATE | REDELIVER,
+            may: CRASH | REDELIVER,
             ..BASE
         },
     ]

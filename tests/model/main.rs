@@ -10,14 +10,18 @@
 )]
 
 mod actions;
+mod attempt;
 mod calls;
 mod config;
 mod configs;
 mod coverage;
+mod handler;
 mod interned;
 mod model;
+mod moves;
 mod properties;
 mod provider;
+mod told;
 mod worker;
 mod world;
 
@@ -41,7 +45,10 @@ fn no_crash_and_no_interleaving_breaks_an_invariant() {
         }
     }
     let (points, missed) = coverage::report();
-    println!("{states} states; {} of {points} rows, decisions and actions reached", points - missed.len());
+    println!(
+        "{states} states; {} of {points} rows, decisions and actions reached",
+        points - missed.len()
+    );
     assert!(missed.is_empty(), "never reached: {missed:#?}");
     assert!(states >= AT_LEAST, "{states} states");
 }
@@ -49,10 +56,8 @@ fn no_crash_and_no_interleaving_breaks_an_invariant() {
 /// The number of states of one configuration, none of which breaks a property.
 fn exhausted(config: Config) -> usize {
     let name = config.name;
-    let checker = Protocol::new(config)
-        .checker()
-        .threads(2)
-        .finish_when(HasDiscoveries::AnyFailures);
+    let checker =
+        Protocol::new(config).checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
     let begun = std::time::SystemTime::now();
     let checker = checker.spawn_bfs().join();
     let seconds = begun.elapsed().unwrap_or_default().as_secs_f64();
@@ -63,7 +68,11 @@ fn exhausted(config: Config) -> usize {
         for (state, action) in path.into_vec() {
             let _ = match action {
                 Some(action) => writeln!(trace, "{:>3}  {action:?}", state.now),
-                None => writeln!(trace, "{state:#?}\n{:#?}", state.records.map(|record| record.map(Ref::get))),
+                None => writeln!(
+                    trace,
+                    "{state:#?}\n{:#?}",
+                    state.records.map(|record| record.map(Ref::get))
+                ),
             };
         }
         panic!("{name}: {property}, after {states} states:\n{trace}");

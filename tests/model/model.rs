@@ -2,13 +2,15 @@
 
 use stateright::{Model, Property};
 
-use crate::actions::{Action, Midway, Reply, Wire, actions};
+use crate::actions::{Action, Midway, Reply, Wire};
+use crate::attempt::{At, Came};
 use crate::calls::Calls;
 use crate::config::Config;
 use crate::coverage::{Point, reached};
+use crate::moves::actions;
 use crate::properties;
 use crate::worker::Work;
-use crate::world::{At, Came, MESSAGES, Place, World};
+use crate::world::{MESSAGES, Place, World};
 
 pub struct Protocol {
     pub config: Config,

@@ -117,7 +117,9 @@ fn most_runs(kind: Kind, config: &Config) -> Option<u8> {
         Kind::AtLeastOnce => None,
         // Beyond the margin a late owner may begin while its successor asks.
         Kind::Reconcile if !config.is_within_margin() => None,
-        Kind::Reconcile | Kind::AtMostOnce | Kind::Keyed { .. } | Kind::KeyedOrAsk { .. } => Some(1),
+        Kind::Reconcile | Kind::AtMostOnce | Kind::Keyed { .. } | Kind::KeyedOrAsk { .. } => {
+            Some(1)
+        }
     }
 }
 
@@ -189,7 +191,9 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::always("2 a keyed effect happens once at its provider", |model, s: &World| {
             runs(s, &model.config, Kind::is_keyed)
         }),
-        Property::always("2 the same bytes under a key", |_, s: &World| s.keeps(Broken::OtherBytes)),
+        Property::always("2 the same bytes under a key", |_, s: &World| {
+            s.keeps(Broken::OtherBytes)
+        }),
         Property::always("2 a new key after a definite rejection only", |_, s: &World| {
             s.keeps(Broken::NewKey)
         }),
@@ -206,11 +210,17 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::always("6 nothing decided on an old revision lands", |_, s: &World| {
             s.keeps(Broken::OldRevision)
         }),
-        Property::always("6 token and revision never go back", |_, s: &World| s.keeps(Broken::WentBack)),
+        Property::always("6 token and revision never go back", |_, s: &World| {
+            s.keeps(Broken::WentBack)
+        }),
         Property::always("7 no wedge", |model, s: &World| !is_wedged(model, s)),
         Property::always("8 completed stays", |_, s: &World| s.keeps(Broken::LeftCompleted)),
-        Property::always("8 what is unknown never expires", |_, s: &World| s.keeps(Broken::Expired)),
-        Property::always("9 another payload never runs", |_, s: &World| s.keeps(Broken::OtherPayload)),
+        Property::always("8 what is unknown never expires", |_, s: &World| {
+            s.keeps(Broken::Expired)
+        }),
+        Property::always("9 another payload never runs", |_, s: &World| {
+            s.keeps(Broken::OtherPayload)
+        }),
         Property::always("10 no two handlers at once", |model, s: &World| {
             !model.config.is_within_margin() || !overlaps(model, s)
         }),
