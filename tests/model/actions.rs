@@ -88,7 +88,7 @@ pub enum Wire {
 pub enum Reply {
     Ok,
     RequestLost,
-    ReplyLost,
+    AnswerLost,
     Late,
     Declined,
     /// It did not reach the provider, for certain.
@@ -130,7 +130,7 @@ impl Action {
             Self::Effect { reply, .. } => match reply {
                 Reply::Ok => Point::EffectOk,
                 Reply::RequestLost => Point::EffectRequestLost,
-                Reply::ReplyLost => Point::EffectReplyLost,
+                Reply::AnswerLost => Point::EffectReplyLost,
                 Reply::Late => Point::EffectLate,
                 Reply::Declined => Point::EffectDeclined,
                 Reply::NotSent => Point::EffectNotSent,

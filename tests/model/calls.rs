@@ -16,11 +16,12 @@ use crate::world::GENERATIONS;
 
 type W = Ref<ConditionalWrite>;
 type H = Ref<Held>;
+type R = Option<Ref<Record>>;
 
 #[derive(Default)]
 pub struct Calls {
-    claims: Memo<(Option<Ref<Record>>, Asked, i16), Claimed>,
-    begins: Memo<(H, u8, Option<u8>, i16), (Begun, H, bool)>,
+    claims: Memo<(R, Asked, i16), Claimed>,
+    begins: Memo<(H, u8, Option<u8>, i16), Noted>,
     errors: Memo<(H, u8, Said, bool, bool), H>,
     done: Memo<(H, u8, i16), H>,
     begun_again: Memo<(H, u8, i16), H>,
@@ -28,8 +29,8 @@ pub struct Calls {
     ends: Memo<(H, Came, i16), (W, Ended)>,
     fused: Memo<(W, W), W>,
     marks: Memo<H, W>,
-    applied: Memo<(W, Option<Ref<Record>>), Option<Ref<Record>>>,
-    resolved: Memo<(W, Option<Ref<Record>>), bool>,
+    applied: Memo<(W, R), R>,
+    resolved: Memo<(W, R), bool>,
     advanced: Memo<H, H>,
 }
 
@@ -48,6 +49,9 @@ pub enum Claimed {
     Held(H),
     Refused(Told),
 }
+
+/// How an effect begins, the claim with a note of it, and whether there is one.
+type Noted = (Begun, H, bool);
 
 #[derive(Clone, Copy)]
 pub enum Begun {
@@ -93,14 +97,7 @@ impl Calls {
     }
 
     /// Begins an effect, and notes it as `Context::begin` does; says whether there is a note.
-    pub fn begin(
-        &self,
-        config: &Config,
-        held: H,
-        effect: u8,
-        body: Option<u8>,
-        now: i16,
-    ) -> (Begun, H, bool) {
+    pub fn begin(&self, config: &Config, held: H, effect: u8, body: Option<u8>, now: i16) -> Noted {
         self.begins.get((held, effect, body, now), || {
             let print = body.map(|body| Fingerprint::of(&[body]));
             let class = config.effects[usize::from(effect)].class();

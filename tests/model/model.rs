@@ -163,7 +163,7 @@ impl Protocol {
         }
         if let At::Send(send) = work.a.at {
             let request = work.request(send);
-            let reply = if midway == Midway::Late { Reply::Late } else { Reply::ReplyLost };
+            let reply = if midway == Midway::Late { Reply::Late } else { Reply::AnswerLost };
             self.check_sending(work.s, request);
             self.provide(work.s, request, reply);
             return true;

@@ -146,7 +146,7 @@ fn of_worker(
             };
             send(true, Reply::Ok);
             send(may(fault::EFFECT_LOST), Reply::RequestLost);
-            send(may(fault::EFFECT_LOST), Reply::ReplyLost);
+            send(may(fault::EFFECT_LOST), Reply::AnswerLost);
             send(may(fault::EFFECT_LATE) && has_late_room, Reply::Late);
             send(may(fault::DECLINED), Reply::Declined);
             send(may(fault::NOT_SENT), Reply::NotSent);

@@ -26,7 +26,7 @@ impl Protocol {
             Reply::Ok => self.arrives(s, request, false),
             Reply::Declined => self.arrives(s, request, true),
             Reply::RequestLost => Answered::Nothing,
-            Reply::ReplyLost => {
+            Reply::AnswerLost => {
                 self.arrives(s, request, false);
                 Answered::Nothing
             }
