@@ -61,7 +61,7 @@ pub enum Begun {
 }
 
 /// The name of effect `n`.
-fn name(n: u8) -> &'static str {
+pub fn name(n: u8) -> &'static str {
     ["charge", "receipt"][usize::from(n)]
 }
 

@@ -1,12 +1,13 @@
 //! What a handler does with its effects, as `Context` and the effects of each class do.
 
-use onlyonce::protocol::{Held, Said as Tells};
+use onlyonce::protocol::{Fingerprint, Held, Said as Tells};
 
 use crate::actions::{Reply, Said};
 use crate::attempt::{At, Came, Send, Why};
-use crate::calls::Begun;
+use crate::calls::{Begun, name};
 use crate::config::{Kind, SETTLES, fault};
 use crate::interned::Ref;
+use crate::properties::Broken;
 use crate::provider::Answered;
 use crate::worker::Work;
 use crate::world::Request;
@@ -80,11 +81,24 @@ impl Work<'_> {
         Request { key, effect: self.a.effect, generation, body: self.body() }
     }
 
+    /// What must hold as a request goes out. That its bytes are another's is for the provider to see,
+    /// unless the record shows it: then they stay here.
+    pub fn check(&mut self, request: Request) {
+        self.model.check_sending(self.s, request);
+        let held = self.held().get();
+        if self.model.config.varies
+            && let Some(sent) = held.effects.get(name(request.effect))
+            && sent.request.as_ref().is_some_and(|sent| *sent != Fingerprint::of(&[request.body]))
+        {
+            self.s.breaks(Broken::OtherBytes);
+        }
+    }
+
     /// The effect is sent, and its answer heard.
     pub fn effect(&mut self, send: Send, reply: Reply) {
         let request = self.request(send);
         let calls = &self.model.calls;
-        self.model.check_sending(self.s, request);
+        self.check(request);
         let said = self.model.provide(self.s, request, reply);
         let kind = self.model.config.effects[usize::from(self.a.effect)];
         let held = self.held();

@@ -164,7 +164,7 @@ impl Protocol {
         if let At::Send(send) = work.a.at {
             let request = work.request(send);
             let reply = if midway == Midway::Late { Reply::Late } else { Reply::AnswerLost };
-            self.check_sending(work.s, request);
+            work.check(request);
             self.provide(work.s, request, reply);
             return true;
         }
