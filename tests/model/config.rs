@@ -47,12 +47,12 @@ impl Kind {
         matches!(self, Self::Keyed { .. } | Self::KeyedOrAsk { .. })
     }
 
-    /// For how long the provider remembers a key: longer than a handler declares, by what clocks may
-    /// differ and what a request may be under way.
+    /// For how long the provider remembers a key: the window is looked at as the effect begins, so it
+    /// must be longer than declared by an attempt, by what clocks differ, and by a request's way.
     pub fn remembered(self) -> Option<i16> {
         match self {
             Self::Keyed { window } | Self::KeyedOrAsk { window } => {
-                window.map(|window| window + SKEW + DELAY)
+                window.map(|window| window + LEASE + SKEW + DELAY)
             }
             _ => None,
         }

@@ -64,7 +64,8 @@ fn of_classes() -> Vec<Config> {
             name: "keyed, a window",
             messages: &[(0, 1, 0)],
             effects: &[WINDOW],
-            may: ALL | EFFECT | NOT_SENT,
+            may: CRASH | EFFECT,
+            horizon: 5,
             ..BASE
         },
         Config {
