@@ -13,8 +13,9 @@ use crate::protocol::{Begin, Doubt, EffectClass, EffectKey, Said};
 const CLASS: EffectClass = EffectClass::Intended;
 
 impl Effect {
-    /// For how long after it was sent a request may still take effect: the provider's lag. Until
-    /// then "not done" is not believed. A minute by default.
+    /// For how long after the effect began its request may still take effect: the time `send` itself
+    /// takes, the provider's lag, and what clocks may differ by. Until then "not done" is not
+    /// believed. A minute by default.
     pub fn settles_within(mut self, lag: Duration) -> Self {
         self.settles_within = lag;
         self

@@ -11,7 +11,9 @@ use crate::protocol::{Begin, Doubt, EffectClass, EffectKey, Failure, Said};
 
 impl Effect {
     /// For how long the provider remembers a key, counted from when it was first sent. A re-run after
-    /// that could happen twice: it is not sent, and ends as unknown, or by asking.
+    /// that could happen twice: it is not sent, and ends as unknown, or by asking. It is looked at as
+    /// the effect begins: declare less than the provider does, by an attempt's time and what clocks
+    /// may differ by.
     pub fn window(mut self, window: Duration) -> Self {
         self.window = Some(window);
         self

@@ -40,6 +40,15 @@ pub struct ClaimRequest {
     pub message_id: Option<String>,
 }
 
+impl ClaimRequest {
+    /// Whether its message was enqueued before the job `failed`, whatever the clocks. Any other may
+    /// be that job's own message, moved back from quarantine too soon to re-open it: if it were
+    /// acknowledged as a copy, nothing would be left to redrive.
+    pub fn is_stray(&self, failed: &Record) -> bool {
+        self.enqueued_at.is_some_and(|sent| sent + self.skew < failed.updated_at)
+    }
+}
+
 /// What to do with a message, given what is known of its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
@@ -56,8 +65,8 @@ pub enum Claim {
     Replay(Box<Record>),
     /// The key was used with another payload. Never run; quarantine the message.
     Mismatch(Box<Record>),
-    /// Given up before, or its outcome cannot be known: quarantine if still to be sent, then
-    /// acknowledge.
+    /// Given up before, or its outcome cannot be known: quarantine if still to be sent or if the
+    /// message [is no stray copy](ClaimRequest::is_stray), then acknowledge.
     Parked(Box<Record>),
     /// Released and not due yet.
     Later {

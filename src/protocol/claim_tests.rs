@@ -213,6 +213,18 @@ fn failed_stays_so_for_a_stray_copy_of_the_message_that_failed() {
 }
 
 #[test]
+fn a_copy_is_stray_only_if_it_was_enqueued_before_the_failure_by_any_clock() {
+    let failed = with(|record| record.status = Status::Failed).unwrap();
+    let is_stray =
+        |enqueued_at| ClaimRequest { enqueued_at, ..request("second", NOW) }.is_stray(&failed);
+    assert!(is_stray(Some(NOW - SKEW - Duration::from_millis(1))));
+    // Moved back from quarantine at once, or from a queue that does not say when.
+    for redriven in [Some(NOW - SKEW), Some(NOW), Some(NOW + SKEW), None] {
+        assert!(!is_stray(redriven), "{redriven:?}");
+    }
+}
+
+#[test]
 fn released_is_later_until_due_then_taken_over() {
     let due = NOW + SECOND * 10;
     let released = || {
@@ -389,7 +401,7 @@ proptest! {
                 }
                 Step::Quarantined { worker } => {
                     let Some(held) = beliefs[worker].0.clone() else { continue };
-                    (worker, mark_quarantined(&held, now), Some(held.advanced()))
+                    (worker, mark_quarantined(&held), Some(held.advanced()))
                 }
             };
             match write.apply(store.as_ref()) {

@@ -21,7 +21,7 @@ pub enum EffectClass {
 }
 
 /// What an effect's end, if it is an error, says of the effect.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Said {
     /// Nothing: it may have happened.
     #[default]

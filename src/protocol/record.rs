@@ -148,7 +148,7 @@ impl EffectState {
 }
 
 /// One named effect of a job, as remembered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EffectRecord {
     /// How far it came.
     pub state: EffectState,
@@ -163,7 +163,7 @@ pub struct EffectRecord {
 }
 
 /// What a completed job answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output {
     /// JSON text; a replay answers the same.
     Stored(String),
@@ -172,7 +172,7 @@ pub enum Output {
 }
 
 /// The stored state of one (namespace, job, key).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// Digest of namespace, job and key.
     pub id: RecordId,

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// A claim in hand: what the next write of this attempt is conditioned on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// The record.
     pub id: RecordId,
@@ -55,7 +55,12 @@ impl Held {
     }
 
     fn write(&self, now: Timestamp, mut fields: Vec<Field>) -> ConditionalWrite {
-        fields.extend([Field::Rev(self.rev.next()), Field::UpdatedAt(now)]);
+        fields.push(Field::UpdatedAt(now));
+        self.write_of(fields)
+    }
+
+    fn write_of(&self, mut fields: Vec<Field>) -> ConditionalWrite {
+        fields.push(Field::Rev(self.rev.next()));
         ConditionalWrite {
             id: self.id.clone(),
             expect: Expect::At { claim_id: self.claim_id.clone(), rev: self.rev },
@@ -207,8 +212,10 @@ pub fn renew(held: &Held, lease_until: Timestamp, now: Timestamp) -> Conditional
 }
 
 /// Notes that the message has arrived in quarantine, so that a stray copy does not send it again.
-pub fn mark_quarantined(parked: &Held, now: Timestamp) -> ConditionalWrite {
-    parked.write(now, vec![Field::Quarantine(Some(Quarantine::Sent))])
+/// When the job failed stays as it was: the message may be redriven before this lands, and counts
+/// as enqueued after the failure all the same.
+pub fn mark_quarantined(parked: &Held) -> ConditionalWrite {
+    parked.write_of(vec![Field::Quarantine(Some(Quarantine::Sent))])
 }
 
 /// What a conflict on a settling write means.

@@ -121,7 +121,7 @@ fn every_write_is_refused_on_a_foreign_claim_or_an_old_revision() {
         fail(&held, &Failure::Terminal, String::new(), (&policy, KEPT), NOW, 0.0).0,
         renew(&held, NOW, NOW),
         keep_effects(&held, NOW),
-        mark_quarantined(&held, NOW),
+        mark_quarantined(&held),
     ];
     let foreign = Record { claim_id: ClaimId::new("theirs"), ..record() };
     let moved_on = Record { rev: Rev(11), ..record() };
@@ -134,6 +134,14 @@ fn every_write_is_refused_on_a_foreign_claim_or_an_old_revision() {
         assert_eq!(write.apply(None), None);
         assert_eq!(resolve_conflict(&write, None), Conflict::LostLease);
     }
+}
+
+#[test]
+fn a_mark_leaves_the_instant_of_the_failure() {
+    let (failed, _) = failing(&Held::of(&record()), Failure::Terminal);
+    let marked = mark_quarantined(&Held::of(&failed)).apply(Some(&failed)).unwrap();
+    assert_eq!(marked.quarantine, Some(Quarantine::Sent));
+    assert_eq!((marked.updated_at, marked.rev), (failed.updated_at, failed.rev.next()));
 }
 
 #[test]

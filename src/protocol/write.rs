@@ -10,7 +10,7 @@ use super::{
 
 /// What must hold for a write to land. Time is never part of it: instants are compared in the
 /// protocol, so a store only needs compare-and-set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expect {
     /// There is no record.
     Absent,
@@ -37,7 +37,7 @@ impl Expect {
 }
 
 /// A write of one record and its condition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConditionalWrite {
     /// The record written.
     pub id: RecordId,
@@ -48,7 +48,7 @@ pub struct ConditionalWrite {
 }
 
 /// What a write does.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     /// Makes the record.
     Create(Box<Record>),
@@ -57,7 +57,7 @@ pub enum Change {
 }
 
 /// One field's new value; `None` removes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each names the field of `Record` it sets")]
 pub enum Field {
     Status(Status),

@@ -46,7 +46,7 @@ impl Worker {
     /// Notes on the record that its message has arrived in quarantine. A record that has moved on
     /// meanwhile is left alone.
     pub async fn mark_quarantined(&self, parked: &Held, until: Timestamp) -> Result<(), Error> {
-        let write = mark_quarantined(parked, self.clock().now());
+        let write = mark_quarantined(parked);
         self.commits.settle(&write, &[], until).await.map(drop)
     }
 
@@ -160,7 +160,9 @@ pub(super) fn not_claimed(refused: Claim, request: &ClaimRequest) -> Outcome {
             // An unknown one is put there each time: this copy may be the only one left.
             let ending = match (record.status, record.quarantine) {
                 (Status::Unknown, _) => Ending::Unknown(held),
-                (_, Some(Quarantine::Sent)) => Ending::FailedAndQuarantined,
+                (_, Some(Quarantine::Sent)) if request.is_stray(&record) => {
+                    Ending::FailedAndQuarantined
+                }
                 _ => Ending::FailedBefore(held),
             };
             Outcome { error: record.error.clone(), ..seen(&record, ending) }

@@ -63,6 +63,8 @@ async fn a_crash_before_the_mark_leaves_a_second_copy_never_none() {
     // The write that marks the record as quarantined is lost for good.
     let kit = Kit::new([Fault::None, Fault::None, Fault::Refuse]);
     let copy = || [message("m", "refuse", "k", "{}")];
+    // By any clock the message was sent before the job failed.
+    kit.wait(SECOND * 10).await;
     assert_eq!(kit.batch(&copy(), SECOND * 60).await, [""; 0]);
     let record = kit.record("refuse", "k").await.unwrap();
     assert_eq!(record.quarantine, Some(Quarantine::Pending));
@@ -98,6 +100,19 @@ async fn a_redriven_message_runs_a_failed_job_once_more_a_stray_copy_does_not() 
     assert_eq!(kit.runs.count(), 2);
     let record = kit.record("refuse", "k").await.unwrap();
     assert_eq!((record.token.0, record.attempt), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_redriven_at_once_goes_back_to_quarantine_and_is_not_lost() {
+    let kit = Kit::new([]);
+    kit.batch(&[message("m", "refuse", "k", "{}")], SECOND * 60).await;
+    // By the clocks alone it cannot be told from a copy that was sent before the failure.
+    let mut redriven = message("another id", "refuse", "k", "{}");
+    redriven.sent_at = Some(kit.worker.clock().now() + SECOND);
+    kit.batch(&[redriven], SECOND * 60).await;
+    assert_eq!(kit.runs.count(), 1);
+    let ids: Vec<_> = kit.queue.causes().into_iter().map(|(id, _)| id).collect();
+    assert_eq!(ids, ["m", "another id"]);
 }
 
 #[tokio::test(start_paused = true)]
