@@ -12,7 +12,7 @@ use super::report::CrashReport;
 use super::story::Story;
 use super::time::{SeededEntropy, VirtualClock};
 use super::witness::Broken;
-use super::world::World;
+use super::world::{World, operation};
 use crate::front::Message;
 use crate::handler::{Job, Router};
 use crate::local::{Invocation, LocalQueue, Poller, QueueSettings};
@@ -152,7 +152,7 @@ fn run(job: Job, body: &str, plan: &[(usize, Fate)]) -> End {
         let message = Message::new(&job.name, "key", body);
         let jobs = Router::new().with(job);
         let world = World::new(jobs, queue, clock.clone(), entropy, planned.clone());
-        let id = world.id(&message);
+        let id = operation(&message);
         world.queue.send_message(message);
 
         let poller = Poller { batch: 1, concurrency: 1, timeout: TIMEOUT };

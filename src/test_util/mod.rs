@@ -23,4 +23,4 @@ pub use report::{BrokenCase, CrashReport, EffectCount, Ended};
 pub use story::{EffectStory, Story};
 pub use time::{SeededEntropy, VirtualClock};
 pub use witness::{Broken, Witness};
-pub use world::World;
+pub use world::{World, operation};

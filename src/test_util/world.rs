@@ -115,22 +115,22 @@ impl World {
         let failed: Vec<String> = failures.into_iter().flatten().filter_map(id).collect();
         let dead = self.queue.dead();
         for message in invocation.messages().iter().filter(|it| !failed.contains(&it.id)) {
-            if let Some(id) = self.id(message) {
-                let is_copy = |dead: &Message| self.id(dead).as_ref() == Some(&id);
+            if let Some(id) = operation(message) {
+                let is_copy = |dead: &Message| operation(dead).as_ref() == Some(&id);
                 self.witness.acked(&id, dead.iter().any(is_copy));
             }
         }
     }
+}
 
-    /// The operation that a message asks for.
-    pub fn id(&self, message: &Message) -> Option<RecordId> {
-        let text = |name: &str| match &message.attributes.get(name)?.value {
-            AttributeValue::Text(text) => Some(text.as_str()),
-            AttributeValue::Binary(_) => None,
-        };
-        let key = IdempotencyKey::new(text(ATTRIBUTE_KEY)?).ok()?;
-        Some(RecordId::new(NAMESPACE, text(ATTRIBUTE_JOB)?, &key))
-    }
+/// The operation that a message asks for in a [`World`], by its attributes.
+pub fn operation(message: &Message) -> Option<RecordId> {
+    let text = |name: &str| match &message.attributes.get(name)?.value {
+        AttributeValue::Text(text) => Some(text.as_str()),
+        AttributeValue::Binary(_) => None,
+    };
+    let key = IdempotencyKey::new(text(ATTRIBUTE_KEY)?).ok()?;
+    Some(RecordId::new(NAMESPACE, text(ATTRIBUTE_JOB)?, &key))
 }
 
 impl std::fmt::Debug for World {

@@ -7,5 +7,14 @@
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
+#![allow(clippy::disallowed_methods, reason = "time is tokio's here, and paused")]
 
 mod crash_points;
+mod faults;
+mod gate;
+mod jobs;
+mod plan;
+mod provider;
+mod run;
+mod seeds;
+mod simulation;
