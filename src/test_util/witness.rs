@@ -206,10 +206,10 @@ impl Witness {
     }
 
     /// A message of this key is deleted; whether a copy of it is among the dead letters.
-    pub(super) fn acked(&self, id: &RecordId, is_dead: bool) {
+    pub(super) fn acked(&self, id: &RecordId, is_dead: impl Fn() -> bool) {
         let mut state = self.state();
         let status = state.story(id).record.as_ref().map(|record| record.status);
-        if status != Some(Status::Completed) && !is_dead {
+        if status != Some(Status::Completed) && !is_dead() {
             let status = status.map_or("missing", Status::as_str);
             state.broke(
                 5,

@@ -113,11 +113,10 @@ impl World {
         let failures = told.get("batchItemFailures").and_then(Value::as_array);
         let id = |failure: &Value| Some(failure.get("itemIdentifier")?.as_str()?.to_owned());
         let failed: Vec<String> = failures.into_iter().flatten().filter_map(id).collect();
-        let dead = self.queue.dead();
         for message in invocation.messages().iter().filter(|it| !failed.contains(&it.id)) {
             if let Some(id) = operation(message) {
                 let is_copy = |dead: &Message| operation(dead).as_ref() == Some(&id);
-                self.witness.acked(&id, dead.iter().any(is_copy));
+                self.witness.acked(&id, || self.queue.dead().iter().any(is_copy));
             }
         }
     }

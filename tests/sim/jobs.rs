@@ -7,6 +7,7 @@ use onlyonce::store::{RowValue, RowWrite};
 use onlyonce::{Context, HandlerError, Job, RetryPolicy, Router};
 use serde_json::Value;
 
+use super::plan::Plan;
 use super::provider::{LAG, Manner, PATIENCE, Provider, WINDOW};
 
 pub const JOBS: [&str; 11] = [
@@ -38,8 +39,14 @@ pub fn staged(job: &str) -> usize {
     usize::from(matches!(job, "stage" | "fused" | "mixed"))
 }
 
-pub fn router(provider: &Arc<Provider>, began: &Arc<dyn Fn(&Context) + Send + Sync>) -> Router {
-    JOBS.iter().fold(Router::new(), |router, name| {
+/// The jobs that a plan asks for.
+pub fn router(
+    plan: &Plan,
+    provider: &Arc<Provider>,
+    began: &Arc<dyn Fn(&Context) + Send + Sync>,
+) -> Router {
+    let is_asked = |name: &&&str| plan.messages.iter().any(|sent| sent.job == **name);
+    JOBS.iter().filter(is_asked).fold(Router::new(), |router, name| {
         let (provider, began) = (provider.clone(), began.clone());
         let job = Job::new(*name, move |payload: Value, cx: Context| {
             let provider = provider.clone();

@@ -91,8 +91,8 @@ impl Provider {
             state.requests
         };
         let mut random = self.faults.random(REQUESTS, number);
-        let is_lost = self.faults.hits(Named::SendLost, 1.0, &mut random);
-        let is_late = self.faults.hits(Named::Late, 1.0, &mut random);
+        let is_lost = self.faults.hits(Named::SendLost, 2.0, &mut random);
+        let is_late = self.faults.hits(Named::Late, 3.0, &mut random);
         let ms = if is_late { random.u64(1_000..LAG.as_millis() as u64) } else { random.u64(1..40) };
         let (tell, told) = tokio::sync::oneshot::channel();
         let (provider, id) = (self.clone(), cx.id().to_string());
@@ -106,7 +106,7 @@ impl Provider {
                 std::future::pending().await
             }
         });
-        let is_unheard = self.faults.hits(Named::SendReplyLost, 1.0, &mut random);
+        let is_unheard = self.faults.hits(Named::SendReplyLost, 2.0, &mut random);
         let answered = tokio::time::timeout(PATIENCE, told).await;
         match answered {
             Ok(Ok((_, _))) if is_unheard => Err(HandlerError::retryable("the connection broke")),
@@ -142,12 +142,12 @@ impl Provider {
             let is_same = known.request == request;
             return (if is_same { known.answer.clone() } else { Answer::OtherRequest }, true);
         }
-        if self.faults.hits(Named::Unwilling, 1.0, random) {
+        if self.faults.hits(Named::Unwilling, 2.0, random) {
             return (Answer::Unwilling, false);
         }
-        let answer = if self.faults.hits(Named::Declined, 1.0, random) {
+        let answer = if self.faults.hits(Named::Declined, 3.0, random) {
             Answer::Declined
-        } else if self.faults.hits(Named::Replayed500, 1.0, random) {
+        } else if self.faults.hits(Named::Replayed500, 2.0, random) {
             Answer::Failed
         } else {
             let done = state.done.entry(operation).or_default();
@@ -170,10 +170,10 @@ impl Provider {
         };
         let mut random = self.faults.random(REQUESTS + 2, number);
         tokio::time::sleep(Duration::from_millis(random.u64(1..40))).await;
-        if self.faults.hits(Named::SendReplyLost, 1.0, &mut random) {
+        if self.faults.hits(Named::SendReplyLost, 2.0, &mut random) {
             return Err(HandlerError::retryable("no answer"));
         }
-        if self.faults.hits(Named::CannotSay, 1.0, &mut random) {
+        if self.faults.hits(Named::CannotSay, 4.0, &mut random) {
             return Ok(Probe::Unknown);
         }
         let state = self.state.lock().unwrap();

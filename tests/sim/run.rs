@@ -89,7 +89,7 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
     let entropy = Arc::new(Drawn(Mutex::new((fastrand::Rng::with_seed(mixed(plan.seed, 9)), 0))));
     let gate = Arc::new(SeededGate(faults.clone()));
     let world =
-        World::new(router(&provider, &began), queue, shared.clone(), entropy, gate);
+        World::new(router(plan, &provider, &began), queue, shared.clone(), entropy, gate);
     let _ = seen.set((world.witness.clone(), world.queue.clone()));
     let hosts: Vec<Arc<dyn Clock>> = plan
         .ahead
@@ -188,6 +188,9 @@ fn in_order(order: &Order, witness: &Witness, queue: &LocalQueue, cx: &Context) 
     let waits = |(_, other, id): &&(String, u64, RecordId)| {
         other == group && id != cx.id() && !witness.is_settled(id)
     };
+    if order[..at].iter().all(|it| !waits(&it)) {
+        return;
+    }
     // Received too often, or put in quarantine, it waits for an operator, and for nobody else.
     let dead = queue.dead();
     let is_dead = |(name, _, of): &&(String, u64, RecordId)| {
