@@ -63,9 +63,13 @@ impl Context {
             return calling.await;
         };
         let about = &self.attempt.about;
-        let generation = self.attempt.journal.lock().await.as_ref().and_then(|journal| {
-            journal.held.effects.get(name).map(|effect| effect.generation)
-        });
+        let generation = self
+            .attempt
+            .journal
+            .lock()
+            .await
+            .as_ref()
+            .and_then(|journal| journal.held.effects.get(name).map(|effect| effect.generation));
         let call = EffectCall {
             job: about.job.clone(),
             id: about.id.clone(),

@@ -64,7 +64,9 @@ impl Effect {
                 let sending = async { send(sent).await };
                 match self.send_keyed(sent_since.is_some(), sending).await {
                     Err(error) if *error.failure() == Failure::Unknown => {
-                        let found = self.ask(Call::KeyedProbe, first_sent, async { probe(key).await }).await?;
+                        let found = self
+                            .ask(Call::KeyedProbe, first_sent, async { probe(key).await })
+                            .await?;
                         // The key is spent, and another one is not for a program to choose.
                         found.ok_or(error)
                     }

@@ -160,9 +160,17 @@ pub(super) fn not_claimed(refused: Claim, request: &ClaimRequest) -> Outcome {
         Claim::Parked(record) => {
             let held = Box::new(Held::of(&record));
             // An unknown one is put there each time: this copy may be the only one left.
+            // One that came back from there too soon to re-open it, as clocks may differ, goes there
+            // again. Only of a second delivery, or of one sent before, is it certain that a copy is
+            // there.
+            let is_same = request.message_id.is_some() && request.message_id == record.message_id;
+            let sent = request.enqueued_at;
+            let is_sent_before = sent.is_some_and(|at| at + request.skew < record.updated_at);
             let ending = match (record.status, record.quarantine) {
                 (Status::Unknown, _) => Ending::Unknown(held),
-                (_, Some(Quarantine::Sent)) => Ending::FailedAndQuarantined,
+                (_, Some(Quarantine::Sent)) if is_same || is_sent_before => {
+                    Ending::FailedAndQuarantined
+                }
                 _ => Ending::FailedBefore(held),
             };
             Outcome { error: record.error.clone(), ..seen(&record, ending) }

@@ -1,6 +1,7 @@
 //! The calls of an invocation that cross its boundary, and what may become of each.
 
 use std::fmt;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -51,10 +52,7 @@ impl Kind {
 
     /// Whether it is a write of a record.
     pub const fn is_commit(self) -> bool {
-        !matches!(
-            self,
-            Self::Send | Self::Probe | Self::Quarantine | Self::Delay | Self::Answer
-        )
+        !matches!(self, Self::Send | Self::Probe | Self::Quarantine | Self::Delay | Self::Answer)
     }
 
     /// What a write is for.
@@ -145,6 +143,9 @@ pub enum Fate {
     Hangs,
     /// It is made, and nobody ever says so.
     HangsAfter,
+    /// A write whose caller is told that nothing is known, and that lands this much later, whoever
+    /// has gone on or died meanwhile. Other calls: as a lost request.
+    LandsLater(Duration),
     /// A write that another transaction stands in the way of. Other calls: as a lost request.
     Contends,
     /// A write that the store refuses for good. Other calls: as a lost request.
@@ -162,6 +163,7 @@ impl Fate {
             Self::LosesReply => "lost the reply to",
             Self::Hangs => "hung before",
             Self::HangsAfter => "hung after",
+            Self::LandsLater(_) => "was held up at",
             Self::Contends => "contended at",
             Self::Refused => "was refused",
         }

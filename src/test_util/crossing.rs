@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -65,16 +66,21 @@ impl Life {
         std::future::pending().await
     }
 
-    /// Makes a call, or not, and answers, or not.
+    /// Makes a call, or not, and answers, or not; or leaves it to `later`, for that much later.
     pub async fn cross<T>(
         &self,
         kind: Kind,
         id: Option<&RecordId>,
         calling: impl Future<Output = T>,
+        later: impl FnOnce(Duration),
     ) -> Crossed<T> {
         let (crossing, fate) = self.begin(kind, None, id).await;
         match fate {
             Fate::LosesRequest => Crossed::Lost,
+            Fate::LandsLater(wait) => {
+                later(wait);
+                Crossed::Lost
+            }
             Fate::Contends => Crossed::Contended,
             Fate::Refused => Crossed::Refused,
             _ => {
@@ -107,9 +113,7 @@ impl Life {
         }
     }
 
-    fn out(
-        &self,
-    ) -> std::sync::MutexGuard<'_, HashMap<(RecordId, String), (Crossing, Fate)>> {
+    fn out(&self) -> std::sync::MutexGuard<'_, HashMap<(RecordId, String), (Crossing, Fate)>> {
         self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,6 +1,7 @@
 //! Store, queue and providers as one invocation sees them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -14,9 +15,43 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Said, Status};
 use crate::store::{Commit, Cursor, MemoryStore, Page, StagedWrite, Store};
 
 /// The store.
+#[derive(Clone)]
 pub(super) struct GatedStore {
     pub life: Arc<Life>,
     pub inner: Arc<MemoryStore>,
+}
+
+impl GatedStore {
+    async fn lands(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error> {
+        let before = self.inner.load(&write.id).await?;
+        let commit = self.inner.commit(write, staged).await?;
+        if commit == Commit::Applied
+            && let Some(after) = self.inner.load(&write.id).await?
+        {
+            let now = self.life.clock.now();
+            self.life.witness.committed(write, before.as_ref(), &after, staged.len(), now);
+        }
+        Ok(commit)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "it is under way, whoever waits for it or not")]
+    fn lands_later(&self, write: &ConditionalWrite, staged: &[StagedWrite], wait: Duration) {
+        let (store, write) = (self.clone(), write.clone());
+        // The only form that this store takes.
+        let rows = staged.iter().filter_map(|staged| match staged {
+            StagedWrite::Row(row) => Some(StagedWrite::Row(row.clone())),
+            StagedWrite::Native { .. } => None,
+        });
+        let rows: Vec<_> = rows.collect();
+        tokio::spawn(async move {
+            store.life.clock.sleep_until(store.life.clock.now() + wait).await;
+            store.lands(&write, &rows).await
+        });
+    }
 }
 
 #[async_trait]
@@ -30,19 +65,10 @@ impl Store for GatedStore {
         write: &ConditionalWrite,
         staged: &[StagedWrite],
     ) -> Result<Commit, Error> {
-        let committing = async {
-            let before = self.inner.load(&write.id).await?;
-            let commit = self.inner.commit(write, staged).await?;
-            if commit == Commit::Applied
-                && let Some(after) = self.inner.load(&write.id).await?
-            {
-                let now = self.life.clock.now();
-                self.life.witness.committed(write, before.as_ref(), &after, staged.len(), now);
-            }
-            Ok(commit)
-        };
+        let committing = self.lands(write, staged);
+        let later = |wait| self.lands_later(write, staged, wait);
         let error = |kind| Err(Error::new(kind, "commit").with_id(&write.id));
-        match self.life.cross(Kind::of(write), Some(&write.id), committing).await {
+        match self.life.cross(Kind::of(write), Some(&write.id), committing, later).await {
             Crossed::Answered(committed) => committed,
             Crossed::Lost => error(ErrorKind::StoreUnavailable),
             Crossed::Contended => error(ErrorKind::StoreContended),
@@ -74,7 +100,7 @@ pub(super) struct GatedQueue {
 impl Queue for GatedQueue {
     async fn quarantine(&self, message: &Message, mark: &Mark) -> Result<Placed, Error> {
         let placing = self.inner.quarantine(message, mark);
-        match self.life.cross(Kind::Quarantine, None, placing).await {
+        match self.life.cross(Kind::Quarantine, None, placing, drop).await {
             Crossed::Answered(placed) => placed,
             _ => Err(Error::new(ErrorKind::Queue, "quarantine")),
         }
@@ -82,7 +108,7 @@ impl Queue for GatedQueue {
 
     async fn delay(&self, delays: Vec<Delay<'_>>) {
         // Best effort: whoever asks learns nothing of it either way.
-        let _ = self.life.cross(Kind::Delay, None, self.inner.delay(delays)).await;
+        let _ = self.life.cross(Kind::Delay, None, self.inner.delay(delays), drop).await;
     }
 }
 

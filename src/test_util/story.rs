@@ -50,9 +50,7 @@ impl EffectStory {
             Guarantee::AtMostOnce if self.doubtful > 0 => {
                 Some((3, "was sent again, and an earlier request may have done it"))
             }
-            Guarantee::Reconcile if self.done > 0 => {
-                Some((2, "was sent again though it was done"))
-            }
+            Guarantee::Reconcile if self.done > 0 => Some((2, "was sent again though it was done")),
             Guarantee::Keyed => self.keyed(call, refused),
             _ => None,
         };
@@ -64,11 +62,7 @@ impl EffectStory {
         again
     }
 
-    fn keyed(
-        &self,
-        call: &EffectCall,
-        refused: &HashSet<EffectKey>,
-    ) -> Option<(u8, &'static str)> {
+    fn keyed(&self, call: &EffectCall, refused: &HashSet<EffectKey>) -> Option<(u8, &'static str)> {
         let (last, _) = self.keys.last()?;
         match self.keys.iter().find(|(key, _)| *key == call.key) {
             Some((key, _)) if key != last => Some((2, "went back to an earlier key")),

@@ -80,7 +80,7 @@ impl World {
         let queue = GatedQueue { life: life.clone(), inner: self.queue.clone() };
         let answering = async {
             let answered = answer(&worker, &queue, &invocation.event, hard).await.ok()?;
-            let told = life.cross(Kind::Answer, None, async { answered }).await;
+            let told = life.cross(Kind::Answer, None, async { answered }, drop).await;
             let Crossed::Answered(answered) = told else { return None };
             serde_json::to_value(answered).ok()
         };

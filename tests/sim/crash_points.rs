@@ -146,9 +146,8 @@ fn transactional_with_an_effect() {
 fn fused() {
     let report = CrashPoints::default().check(
         || {
-            let job = Job::new("job", async |_: serde_json::Value, cx: Context| {
-                cx.stage(row()).await
-            });
+            let job =
+                Job::new("job", async |_: serde_json::Value, cx: Context| cx.stage(row()).await);
             (job.retry(retry()).fused(), ())
         },
         json!({"order": 1}),

@@ -27,6 +27,7 @@ named! {
     StoreLostReply = "store: reply lost",
     StoreHung = "store: hung before",
     StoreHungAfter = "store: hung after",
+    StoreLate = "store: landed later",
     StoreContended = "store: contention",
     StoreRefused = "store: refused",
     Slow = "slow call",
@@ -118,7 +119,9 @@ impl Faults {
 
 /// One seed out of two: SplitMix64.
 pub fn mixed(seed: u64, with: u64) -> u64 {
-    let mut z = seed.wrapping_add(with.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = seed
+        .wrapping_add(with.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)

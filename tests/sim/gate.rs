@@ -29,7 +29,9 @@ impl Gate for SeededGate {
     async fn fate(&self, crossing: &Crossing) -> Fate {
         let mut random = self.0.random(CALLS, crossing.number as u64);
         self.travel(&mut random).await;
+        let later = Fate::LandsLater(Duration::from_millis(1 << random.u32(3..16)));
         let store = [
+            (Named::StoreLate, later),
             (Named::DiedBefore, Fate::DiesBefore),
             (Named::DiedAfter, Fate::DiesAfter),
             (Named::StoreLostRequest, Fate::LosesRequest),

@@ -11,7 +11,8 @@ use super::plan::Plan;
 use super::provider::{LAG, Manner, PATIENCE, Provider, WINDOW};
 
 pub const JOBS: [&str; 11] = [
-    "stage", "fused", "charge", "chain", "windowed", "asked", "book", "letter", "mail", "mixed", "idle",
+    "stage", "fused", "charge", "chain", "windowed", "asked", "book", "letter", "mail", "mixed",
+    "idle",
 ];
 
 /// How handlers end: see [`mood`].
@@ -53,11 +54,8 @@ pub fn router(
             began(&cx);
             async move { run(name, &payload, &cx, &provider).await }
         });
-        let job = job.retry(RetryPolicy::exponential(
-            Duration::from_secs(1),
-            Duration::from_secs(20),
-            4,
-        ));
+        let job =
+            job.retry(RetryPolicy::exponential(Duration::from_secs(1), Duration::from_secs(20), 4));
         let job = job.timeout(Duration::from_secs(20));
         router.with(if *name == "fused" { job.fused() } else { job })
     })
@@ -127,9 +125,7 @@ async fn mood(mood: u64, cx: &Context) -> Result<(), HandlerError> {
             Ok(())
         }
         5 => Err(HandlerError::unknown("nobody knows")),
-        6 if cx.attempt() < 2 => {
-            Err(HandlerError::retry_after(Duration::from_secs(7), "later"))
-        }
+        6 if cx.attempt() < 2 => Err(HandlerError::retry_after(Duration::from_secs(7), "later")),
         _ => Ok(()),
     }
 }

@@ -34,9 +34,23 @@ pub struct Plan {
     pub enabled: u64,
     pub chance: f64,
     pub most_faults: usize,
+    /// How soon dead letters are first sent through again, in milliseconds.
+    pub redriven_after: u64,
 }
 
 impl Plan {
+    /// The same with clocks that differ by more than the margin.
+    pub fn beyond_the_margin(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(mixed(seed, 1));
+        let ahead = vec![0, random.u64(6_000..60_000)];
+        Self { ahead, ..Self::new(seed) }
+    }
+
+    /// Whether clocks differ by more than workers are told to reckon with.
+    pub fn is_beyond_the_margin(&self) -> bool {
+        self.ahead.iter().any(|ahead| *ahead > 5_000)
+    }
+
     pub fn new(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(mixed(seed, 0));
         let mut messages = Vec::new();
@@ -53,20 +67,23 @@ impl Plan {
         }
         random.shuffle(&mut messages);
         messages.sort_by_key(|sent| sent.at);
+        let timeout = [10_000, 30_000][random.usize(..2)];
         Self {
             seed,
             messages,
             is_fifo: random.u8(..3) == 0,
-            visibility: [8_000, 20_000, 40_000, 70_000][random.usize(..4)],
+            // Lambda takes no queue that hides messages for less.
+            visibility: timeout + [0, 10_000, 60_000][random.usize(..3)],
             max_receives: [4, 8, 25, 25][random.usize(..4)],
             batch: random.usize(1..=4),
             concurrency: random.usize(1..=4),
-            timeout: [10_000, 30_000][random.usize(..2)],
+            timeout,
             ahead: (0..random.usize(1..=3)).map(|_| random.u64(..=5_000)).collect(),
             // Each fault in one seed of two: those that hide one another come apart.
             enabled: random.u64(..1 << KINDS),
             chance: [0.01, 0.05, 0.1, 0.25][random.usize(..4)],
             most_faults: random.usize(1..=14),
+            redriven_after: [1_000, 4_000, 8_000, 60_000][random.usize(..4)],
         }
     }
 }

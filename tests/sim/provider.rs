@@ -93,7 +93,8 @@ impl Provider {
         let mut random = self.faults.random(REQUESTS, number);
         let is_lost = self.faults.hits(Named::SendLost, 2.0, &mut random);
         let is_late = self.faults.hits(Named::Late, 3.0, &mut random);
-        let ms = if is_late { random.u64(1_000..LAG.as_millis() as u64) } else { random.u64(1..40) };
+        let ms =
+            if is_late { random.u64(1_000..LAG.as_millis() as u64) } else { random.u64(1..40) };
         let (tell, told) = tokio::sync::oneshot::channel();
         let (provider, id) = (self.clone(), cx.id().to_string());
         let key = key.map(|key| key.to_string());
@@ -101,7 +102,13 @@ impl Provider {
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(ms)).await;
             if !is_lost {
-                let _ = tell.send(provider.arrives((id, effect), key, request, manner, &mut at_provider));
+                let _ = tell.send(provider.arrives(
+                    (id, effect),
+                    key,
+                    request,
+                    manner,
+                    &mut at_provider,
+                ));
             } else {
                 std::future::pending().await
             }

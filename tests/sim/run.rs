@@ -23,6 +23,7 @@ const START: Timestamp = Timestamp::from_millis(1_900_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 /// How often an operator sends dead letters through again, at most.
 const REDRIVES: usize = 8;
+const MOST_INVOCATIONS: u64 = 400;
 
 const DELIVERIES: u64 = 7;
 
@@ -88,8 +89,7 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
     let queue = LocalQueue::new(settings, shared.clone());
     let entropy = Arc::new(Drawn(Mutex::new((fastrand::Rng::with_seed(mixed(plan.seed, 9)), 0))));
     let gate = Arc::new(SeededGate(faults.clone()));
-    let world =
-        World::new(router(plan, &provider, &began), queue, shared.clone(), entropy, gate);
+    let world = World::new(router(plan, &provider, &began), queue, shared.clone(), entropy, gate);
     let _ = seen.set((world.witness.clone(), world.queue.clone()));
     let hosts: Vec<Arc<dyn Clock>> = plan
         .ahead
@@ -110,6 +110,11 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
             *count += 1;
             *count
         };
+        // Everything ends long before; what does not would go on for ever.
+        if number > MOST_INVOCATIONS {
+            world.witness.broke(7, "messages come again and again");
+            return Some(Value::Null);
+        }
         let mut random = faults.random(DELIVERIES, number);
         if faults.hits(Named::Throttled, 1.0, &mut random) {
             return None;
@@ -134,7 +139,8 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
         while let Some(sent) = messages.next_if(|it| Duration::from_millis(it.at) <= elapsed) {
             let n = sent.key * 2 + u64::from(sent.is_other) + 1;
             let body = json!({ "n": n, "mood": sent.mood, "work": sent.work });
-            let mut message = Message::new(sent.job, &format!("key-{}", sent.key), body.to_string());
+            let mut message =
+                Message::new(sent.job, &format!("key-{}", sent.key), body.to_string());
             message.group = plan.is_fifo.then(|| sent.group.to_string());
             let of = id(&message).unwrap();
             let name = world.queue.send_message(message);
@@ -162,8 +168,9 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
         if world.queue.dead().is_empty() || (redrive > 1 && !is_stuck) {
             break;
         }
-        // Clearly after whatever failed, and after every lease.
-        clock.sleep_until(clock.now() + SECOND * 60).await;
+        // An operator may be quick; the last ones come clearly after every failure and lease.
+        let wait = if redrive == 0 { plan.redriven_after } else { 60_000 };
+        clock.sleep_until(clock.now() + Duration::from_millis(wait)).await;
         world.queue.redrive();
         poller.run(&world.queue, invoke).await;
     }
@@ -175,13 +182,18 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
         world.witness.broke(5, "messages are left in the queue");
     }
     judge(&world, &ids, &provider);
-    told(&world, &provider, &faults, is_told)
+    let mut ran = told(&world, &provider, &faults, is_told);
+    if plan.is_beyond_the_margin() {
+        ran.broken.retain(|broken| !rests_on_clocks(broken));
+    }
+    ran
 }
 
 /// A handler has begun: of its group, all that was sent before must have come to an end.
 fn in_order(order: &Order, witness: &Witness, queue: &LocalQueue, cx: &Context) {
     let order = order.0.lock().unwrap();
-    let Some(at) = order.iter().position(|(name, ..)| Some(name.as_str()) == cx.message_id()) else {
+    let Some(at) = order.iter().position(|(name, ..)| Some(name.as_str()) == cx.message_id())
+    else {
         return;
     };
     let (_, group, _) = &order[at];
@@ -199,6 +211,22 @@ fn in_order(order: &Order, witness: &Witness, queue: &LocalQueue, cx: &Context) 
     if let Some((name, ..)) = order[..at].iter().filter(waits).find(|it| !is_dead(it)) {
         witness.broke(5, format!("a message overtook {name} of its group"));
     }
+}
+
+/// What is not promised where clocks differ by more than the margin: that one handler runs at a
+/// time, and what is decided by the time, which is asking, windows, and whether a copy of a failed
+/// message was sent before or after it failed.
+fn rests_on_clocks(broken: &str) -> bool {
+    [
+        "its record is failed",
+        "invariant 10,",
+        ": book was",
+        "effect \"book\"",
+        "windowed: charge",
+        "asked: charge",
+    ]
+    .iter()
+    .any(|it| broken.contains(it))
 }
 
 /// What the providers saw must fit what the records say.
@@ -224,7 +252,8 @@ fn judge(world: &World, ids: &BTreeSet<(RecordId, &str)>, provider: &Provider) {
             let is_too_often = times > 1 && *effect != "mail";
             if is_too_often || (is_completed && times == 0) {
                 let status = story.record.as_ref().map_or("missing", |it| it.status.as_str());
-                let what = format!("{job}: {effect} was really done {times} times, and is {status}");
+                let what =
+                    format!("{job}: {effect} was really done {times} times, and is {status}");
                 world.witness.broke(invariant, what);
             }
         }

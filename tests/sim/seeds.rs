@@ -19,7 +19,7 @@ pub struct Sum {
 }
 
 /// Runs seeds `from..from + seeds` on all cores, and stops soon after one has failed.
-pub fn many(from: u64, seeds: u64) -> Sum {
+pub fn many(from: u64, seeds: u64, planned: fn(u64) -> Plan) -> Sum {
     quiet_panics();
     let next = AtomicU64::new(from);
     let sum = Mutex::new(Sum {
@@ -39,7 +39,7 @@ pub fn many(from: u64, seeds: u64) -> Sum {
                     if seed >= from + seeds {
                         break;
                     }
-                    let ran = run(&Plan::new(seed), false);
+                    let ran = run(&planned(seed), false);
                     let mut sum = sum.lock().unwrap();
                     sum.seeds += 1;
                     sum.calls += ran.calls as u64;
@@ -56,9 +56,8 @@ pub fn many(from: u64, seeds: u64) -> Sum {
     sum.into_inner().unwrap()
 }
 
-/// The smallest plan of this seed that still fails, and what it came to.
-pub fn shrunk(seed: u64) -> (Plan, Ran) {
-    let mut plan = Plan::new(seed);
+/// The smallest plan like this one that still fails, and what it came to.
+fn shrunk(mut plan: Plan) -> (Plan, Ran) {
     let fails = |plan: &Plan| !run(plan, false).broken.is_empty();
     for _ in 0..3 {
         for at in (0..plan.messages.len()).rev() {
@@ -98,14 +97,21 @@ pub fn shrunk(seed: u64) -> (Plan, Ran) {
 }
 
 /// All that a person needs to find out why.
-pub fn report(seed: u64) -> String {
+pub fn report(plan: Plan) -> String {
     quiet_panics();
-    let (plan, ran) = shrunk(seed);
+    let seed = plan.seed;
+    let test = if plan.is_beyond_the_margin() { "replay_beyond_the_margin" } else { "replay" };
+    let (plan, ran) = shrunk(plan);
     format!(
         "seed {seed} breaks what must hold. Again:\n  SIM_SEED={seed} cargo test \
-         --no-default-features --features test-util --test sim -- --nocapture replay\n\nshrunk to \
+         --no-default-features --features test-util --test sim -- --nocapture --exact simulation::{test}\n\nshrunk to \
          {plan:#?}\nfaults:\n{}\n{}\n\n{}",
-        ran.totals.lines().lines().filter(|it| !it.trim().starts_with("0 ")).collect::<Vec<_>>().join("\n"),
+        ran.totals
+            .lines()
+            .lines()
+            .filter(|it| !it.trim().starts_with("0 "))
+            .collect::<Vec<_>>()
+            .join("\n"),
         ran.story.join("\n"),
         ran.broken.join("\n")
     )
@@ -122,4 +128,12 @@ fn quiet_panics() {
             }
         }));
     });
+}
+
+impl std::fmt::Display for Sum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { deliveries, calls, totals, seeds, violations, .. } = self;
+        writeln!(f, "{deliveries} deliveries, {calls} calls, {} faults:", totals.sum())?;
+        write!(f, "{}seeds: {seeds}, violations: {violations}", totals.lines())
+    }
 }

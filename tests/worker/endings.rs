@@ -101,6 +101,20 @@ async fn a_redriven_message_runs_a_failed_job_once_more_a_stray_copy_does_not() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_redriven_at_once_is_quarantined_again_and_never_lost() {
+    let kit = Kit::new([]);
+    kit.batch(&[message("m", "refuse", "k", "{}")], SECOND * 60).await;
+    // Within the margin of the clocks nobody can tell it from a copy sent before the failure; but
+    // it has left the dead letters, and would be gone.
+    let mut redriven = message("another id", "refuse", "k", "{}");
+    redriven.sent_at = Some(START + SECOND);
+    kit.wait(SECOND).await;
+    assert_eq!(kit.batch(&[redriven], SECOND * 60).await, [""; 0]);
+    let causes = ["m", "another id"].map(|id| (id.to_owned(), "failed".to_owned()));
+    assert_eq!((kit.runs.count(), kit.queue.causes()), (1, causes.to_vec()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_completed_duplicate_is_always_acknowledged() {
     let kit = Kit::new([]);
     for _ in 0..20 {
