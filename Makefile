@@ -32,6 +32,13 @@ test-localstack: tools ## The end-to-end tests against the LocalStack at AWS_END
 test-mutants: tools ## Takes guards out of the code; the tests must notice
 	$(PYTHON) tests/run.py tools mutants
 
+SEEDS ?= 1000000
+
+.PHONY: soak
+soak: ## The simulation over SEEDS seeds (1,000,000), and a tenth beyond the clocks' margin
+	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=3 \
+	cargo run --locked --release --no-default-features --features test-util --bin soak -- $(SEEDS)
+
 .PHONY: bench
 bench: tools ## Start-up, memory, size and calls of the release worker, against their limits
 	$(PYTHON) benches/worker.py

@@ -2,6 +2,8 @@
 
 mod effects;
 mod journal;
+#[cfg(any(test, feature = "test-util"))]
+mod observer;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,6 +19,8 @@ use crate::service::Commits;
 use crate::store::StagedWrite;
 
 pub(crate) use journal::{Journal, Staged};
+#[cfg(any(test, feature = "test-util"))]
+pub use observer::{EffectCall, EffectObserver, Guarantee};
 
 /// One attempt at one job. Cheap to clone; worthless once the attempt has ended.
 #[derive(Clone)]
@@ -31,7 +35,7 @@ struct Attempt {
 }
 
 /// What stays the same during an attempt.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct About {
     pub id: RecordId,
     pub job: String,
@@ -46,6 +50,9 @@ pub(crate) struct About {
     /// What stands for the outside world, when things are only tried out.
     #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only requests go outside"))]
     pub outside: Option<SocketAddr>,
+    /// What sees its effects, in a test.
+    #[cfg(any(test, feature = "test-util"))]
+    pub observer: Option<Arc<dyn EffectObserver>>,
 }
 
 impl Context {
@@ -150,6 +157,9 @@ fn is_over() -> HandlerError {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("about", &self.attempt.about).finish_non_exhaustive()
+        let About { id, job, attempt, token, .. } = &self.attempt.about;
+        let mut shown = f.debug_struct("Context");
+        shown.field("id", id).field("job", job).field("attempt", attempt).field("token", token);
+        shown.finish_non_exhaustive()
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::observed::Call;
 use super::{Effect, Probe};
 use crate::error::HandlerError;
 use crate::protocol::{Begin, Doubt, EffectClass, EffectKey, Said};
@@ -34,7 +35,7 @@ impl Effect {
         match self.begin(CLASS).await? {
             Begin::Done(result) => self.kept(&result),
             Begin::Open { why, .. } => Err(self.in_doubt(why)),
-            Begin::Run { .. } => match self.send(false, send()).await {
+            Begin::Run { .. } => match self.send(Call::Once, false, async { send().await }).await {
                 Err(error) if error.said() != Said::Nothing => Err(error),
                 Err(error) => Err(HandlerError::unknown(error.message())),
                 done => done,
@@ -60,10 +61,14 @@ impl Effect {
     {
         let (key, first_sent, why) = match self.begin(CLASS).await? {
             Begin::Done(result) => return self.kept(&result),
-            Begin::Run { key, .. } => return self.send(false, send(key)).await,
+            Begin::Run { key, .. } => {
+                return self.send(Call::Reconciled, false, async { send(key).await }).await;
+            }
             Begin::Open { key, first_sent, why } => (key, first_sent, why),
         };
-        if let Some(result) = self.ask(first_sent, probe(key.clone())).await? {
+        let asked = key.clone();
+        let asking = async { probe(asked).await };
+        if let Some(result) = self.ask(Call::Probe, first_sent, asking).await? {
             return Ok(result);
         }
         if why == Doubt::ResultLost {
@@ -73,6 +78,6 @@ impl Effect {
             )));
         }
         self.context.begin_again(&self.name, CLASS).await?;
-        self.send(false, send(key)).await
+        self.send(Call::Reconciled, false, async { send(key).await }).await
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::observed::Call;
 use super::{Effect, Probe};
 use crate::error::HandlerError;
 use crate::protocol::{Begin, Doubt, EffectClass, EffectKey, Failure, Said};
@@ -35,7 +36,7 @@ impl Effect {
             Begin::Done(result) => self.kept(&result),
             Begin::Open { why, .. } => Err(self.in_doubt(why)),
             Begin::Run { key, sent_since } => {
-                self.send_keyed(sent_since.is_some(), send(key)).await
+                self.send_keyed(sent_since.is_some(), async { send(key).await }).await
             }
         }
     }
@@ -61,9 +62,13 @@ impl Effect {
             Begin::Done(result) => self.kept(&result),
             Begin::Run { key, sent_since } => {
                 let first_sent = sent_since.unwrap_or(self.context.now());
-                match self.send_keyed(sent_since.is_some(), send(key.clone())).await {
+                let sent = key.clone();
+                let sending = async { send(sent).await };
+                match self.send_keyed(sent_since.is_some(), sending).await {
                     Err(error) if *error.failure() == Failure::Unknown => {
-                        let found = self.ask(first_sent, probe(key)).await?;
+                        let found = self
+                            .ask(Call::KeyedProbe, first_sent, async { probe(key).await })
+                            .await?;
                         // The key is spent, and another one is not for a program to choose.
                         found.ok_or(error)
                     }
@@ -71,14 +76,16 @@ impl Effect {
                 }
             }
             Begin::Open { key, first_sent, why } => {
-                if let Some(result) = self.ask(first_sent, probe(key.clone())).await? {
+                let asked = key.clone();
+                let asking = async { probe(asked).await };
+                if let Some(result) = self.ask(Call::KeyedProbe, first_sent, asking).await? {
                     return Ok(result);
                 }
                 if why == Doubt::OtherRequest {
                     return Err(self.in_doubt(why));
                 }
                 self.context.begin_again(&self.name, self.class()).await?;
-                self.send_keyed(false, send(key)).await
+                self.send_keyed(false, async { send(key).await }).await
             }
         }
     }
@@ -96,7 +103,7 @@ impl Effect {
         T: Serialize,
         E: Into<HandlerError>,
     {
-        match self.send(was_sent, sending).await {
+        match self.send(Call::Keyed, was_sent, sending).await {
             // What was sent under this key before, nobody can say by it.
             Err(error) if error.said() == Said::Mismatch && was_sent => {
                 Err(HandlerError::unknown(format!(

@@ -8,6 +8,7 @@ pub(crate) mod email;
 pub mod http;
 mod intent;
 mod keyed;
+mod observed;
 #[cfg(feature = "http")]
 pub(crate) mod rehearsal;
 #[cfg(feature = "jobs-file")]
@@ -21,6 +22,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::observed::Call;
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::payload::Payload;
@@ -93,7 +95,7 @@ impl Effect {
             Begin::Done(result) => self.kept(&result),
             _ => {
                 let begun = self.context.now();
-                let result = send().await.map_err(Into::into)?;
+                let result = self.observed(Call::Repeated, async { send().await }).await?;
                 self.done(begun, result).await
             }
         }
@@ -106,6 +108,7 @@ impl Effect {
     /// Sends, and remembers what came of it.
     async fn send<T, E>(
         &self,
+        call: Call,
         was_sent: bool,
         sending: impl Future<Output = Result<T, E>>,
     ) -> Result<T, HandlerError>
@@ -114,7 +117,7 @@ impl Effect {
         E: Into<HandlerError>,
     {
         let begun = self.context.now();
-        match sending.await.map_err(Into::into) {
+        match self.observed(call, sending).await {
             Ok(result) => self.done(begun, result).await,
             Err(error) => {
                 self.context.failed(&self.name, &error, was_sent).await?;
@@ -127,6 +130,7 @@ impl Effect {
     /// was not done, for certain.
     async fn ask<T, E>(
         &self,
+        call: Call,
         first_sent: Timestamp,
         asking: impl Future<Output = Result<Probe<T>, E>>,
     ) -> Result<Option<T>, HandlerError>
@@ -135,7 +139,7 @@ impl Effect {
         E: Into<HandlerError>,
     {
         let asked = self.context.now();
-        match asking.await.map_err(Into::into)? {
+        match self.observed(call, asking).await? {
             Probe::Done(result) => self.done(first_sent, result).await.map(Some),
             Probe::NotDone => {
                 // It may have been on its way when the provider was asked.

@@ -173,7 +173,18 @@ impl LocalQueue {
 
     /// When the next message can be received; `None` if there is none, hidden or not.
     pub fn next_visible(&self) -> Option<Timestamp> {
-        self.state().messages.values().map(|stored| stored.visible_at).min()
+        let state = self.state();
+        let visible = |stored: &Stored| stored.visible_at;
+        if !self.is_fifo() {
+            return state.messages.values().map(visible).min();
+        }
+        // A group is received from once none of it is hidden.
+        let mut groups: BTreeMap<&Option<String>, Timestamp> = BTreeMap::new();
+        for stored in state.messages.values() {
+            let at = groups.entry(&stored.message.group).or_default();
+            *at = visible(stored).max(*at);
+        }
+        groups.into_values().min()
     }
 
     /// How many messages there are, hidden ones included.

@@ -109,6 +109,8 @@ impl Worker {
             stop,
             is_fused: job.policy.is_fused,
             outside: self.outside,
+            #[cfg(any(test, feature = "test-util"))]
+            observer: self.observer.clone(),
         };
         if job.policy.is_fused {
             return run.at_once(job.clone(), payload, about, &request).await;

@@ -9,6 +9,8 @@ use tower::{Layer, Service};
 
 use super::Commits;
 use super::stopping::Stopping;
+#[cfg(any(test, feature = "test-util"))]
+use crate::context::EffectObserver;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::handler::{Call, Job, JobService, Reply, Router};
 use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
@@ -72,6 +74,8 @@ pub struct Worker {
     pub(super) skew: Duration,
     concurrency: usize,
     pub(super) outside: Option<SocketAddr>,
+    #[cfg(any(test, feature = "test-util"))]
+    pub(super) observer: Option<Arc<dyn EffectObserver>>,
     pub(super) stopping: Stopping,
 }
 
@@ -87,6 +91,8 @@ impl Worker {
             concurrency: 32,
             layers: Vec::new(),
             outside: None,
+            #[cfg(any(test, feature = "test-util"))]
+            observer: None,
         }
     }
 
@@ -135,6 +141,8 @@ pub struct WorkerBuilder {
     concurrency: usize,
     layers: Vec<Wrap>,
     outside: Option<SocketAddr>,
+    #[cfg(any(test, feature = "test-util"))]
+    observer: Option<Arc<dyn EffectObserver>>,
 }
 
 impl WorkerBuilder {
@@ -187,6 +195,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Who is told of every call of an effect's provider, and may break it off.
+    #[cfg(any(test, feature = "test-util"))]
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn EffectObserver>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
     /// Sends the requests of `http` effects here instead of to their hosts.
     #[cfg(feature = "cli")]
     pub(crate) fn outside(mut self, address: Option<SocketAddr>) -> Self {
@@ -214,6 +230,8 @@ impl WorkerBuilder {
             skew: self.skew,
             concurrency: self.concurrency,
             outside: self.outside,
+            #[cfg(any(test, feature = "test-util"))]
+            observer: self.observer,
             stopping: Stopping::new(),
         })
     }

@@ -76,6 +76,20 @@ async fn a_fifo_group_waits_for_its_hidden_messages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_poller_waits_for_a_fifo_group_with_one_hidden_message() {
+    let kit = Kit::new([]);
+    let queue = queue("q.fifo", &kit.clock);
+    for body in ["1", "2"] {
+        queue.send_message(in_group("a", message("", "echo", body, body)));
+    }
+    // The first is hidden, the second is not: nothing can be received yet, and time goes on.
+    assert_eq!(queue.receive(1).len(), 1);
+    assert_eq!(queue.next_visible(), Some(START + SECOND * 180));
+    let drained = Poller::default().drain(&queue, &kit.worker).await;
+    assert_eq!((drained.deleted, kit.clock.now().since(START)), (2, SECOND * 180));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_drains_it_with_duplicates_retries_and_dead_letters() {
     let kit = Kit::new([]);
     let queue = queue("q", &kit.clock);
