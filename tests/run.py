@@ -161,9 +161,10 @@ class Run:
         if not patches:
             raise Failed("there is no mutant")
         survivors = []
+        small = mutants.small_tests(ROOT, self.env)
         for patch in patches:
             try:
-                mutants.run(ROOT, patch, self.env)
+                mutants.run(ROOT, patch, self.env, small)
                 print(f"  {patch.name}: caught", flush=True)
             except mutants.Survived as survived:
                 survivors.append(f"{patch.name}: {survived}")

@@ -4,6 +4,7 @@ Each tests/mutants/*.patch starts with a line `# caught by: test, test` naming t
 tests/cases.toml does. The mutant must compile, and every named test must fail by its assertion.
 """
 
+import json
 import os
 import re
 import shutil
@@ -12,11 +13,38 @@ import subprocess
 from .results import named, outcomes
 
 
+# What most mutants need, and what compiles in seconds.
+SMALL = ("--no-default-features", "--features", "test-util")
+
+
 class Survived(Exception):
     pass
 
 
-def run(root, patch, env, timeout=900):
+def small_tests(root, env):
+    """The tests that are there without AWS: name -> what cargo is told to build it."""
+    listed = subprocess.run(
+        ["cargo", "nextest", "list", "--locked", *SMALL, "--message-format", "json"],
+        cwd=root, env=env, capture_output=True, check=True, text=True,
+    ).stdout
+    found = {}
+    for suite in json.loads(listed)["rust-suites"].values():
+        build = ("--lib",) if suite["kind"] == "lib" else (f"--{suite['kind']}", suite["binary-name"])
+        for name in suite["testcases"]:
+            found.setdefault(name, build)
+    return found
+
+
+def what_to_build(tests, small):
+    """The features and targets that these tests need; everything, if that is not known."""
+    def build(test):
+        return next((how for name, how in small.items() if f"::{name}".endswith(f"::{test}")), None)
+
+    builds = {build(test) for test in tests}
+    return () if None in builds else (*SMALL, *(word for build in sorted(builds) for word in build))
+
+
+def run(root, patch, env, small, timeout=900):
     """Raises `Survived`, with the reason, unless every named test notices the patch."""
     tests = caught_by(patch)
     # One place for all of them, inside the target directory: cargo's cache of the dependencies is
@@ -30,7 +58,10 @@ def run(root, patch, env, timeout=900):
         if applied.returncode:
             raise Survived(f"does not apply any more:\n{applied.stdout}{applied.stderr}")
         env = {**env, "CARGO_TARGET_DIR": str(root / "target")}
-        nextest = ["cargo", "nextest", "run", "--profile", "mutants", "-E", expression(tests)]
+        nextest = [
+            "cargo", "nextest", "run", "--profile", "mutants", *what_to_build(tests, small),
+            "-E", expression(tests),
+        ]
         built = subprocess.run(
             [*nextest, "--no-run"], cwd=tree, env=env, timeout=timeout, capture_output=True, text=True
         )
