@@ -120,7 +120,7 @@ async fn mood(mood: u64, cx: &Context) -> Result<(), HandlerError> {
         2 if cx.attempt() < 3 => Err(HandlerError::retryable("not yet")),
         3 if cx.attempt() < 2 => panic!("a bug"),
         // Longer than it has.
-        4 if cx.attempt() < 2 => {
+        4 if cx.attempt() < 3 => {
             pause(Duration::from_secs(60)).await;
             Ok(())
         }

@@ -119,7 +119,7 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
         if faults.hits(Named::Throttled, 1.0, &mut random) {
             return None;
         }
-        if faults.hits(Named::Duplicated, 2.0, &mut random) {
+        if faults.hits(Named::Duplicated, 4.0, &mut random) {
             let messages = invocation.messages();
             let again = &messages[random.usize(..messages.len())];
             let wait = Duration::from_millis(random.u64(..20_000));
