@@ -49,7 +49,21 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
-    ("test_util", &["protocol", "runtime", "error", "store"]),
+    (
+        "test_util",
+        &[
+            "protocol",
+            "runtime",
+            "error",
+            "store",
+            "handler",
+            "context",
+            "service",
+            "front",
+            "local",
+            "test_util",
+        ],
+    ),
     ("lambda", &["config", "error", "front", "service", "sdk", "telemetry"]),
     (
         "serve",

@@ -69,8 +69,20 @@ impl Context {
         }
         // That a keyed effect is under way is worth no write of its own, and goes with any other.
         let is_owed = journal.has_unwritten_effects || class == EffectClass::Intended;
+        let mut intent = record.clone().filter(|_| class == EffectClass::Intended);
         journal.note(name, record);
-        if is_owed { self.write_effects(journal).await } else { Ok(()) }
+        if is_owed {
+            self.write_effects(journal).await?;
+        }
+        // An intent long in being written would seem to be of a request that was sent long ago.
+        while let Some(record) = &mut intent
+            && self.now() > record.first_sent + self.skew()
+        {
+            record.first_sent = self.now();
+            journal.note(name, Some(record.clone()));
+            self.write_effects(journal).await?;
+        }
+        Ok(())
     }
 
     async fn write_effects(&self, journal: &mut Journal) -> Result<(), HandlerError> {

@@ -8,6 +8,7 @@ mod observer;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 
@@ -45,6 +46,8 @@ pub(crate) struct About {
     pub message_id: Option<String>,
     /// When the handler is stopped.
     pub stop: Timestamp,
+    /// How far clocks may differ.
+    pub skew: Duration,
     /// Nothing is claimed: there is nothing yet to remember an effect by.
     pub is_fused: bool,
     /// What stands for the outside world, when things are only tried out.
@@ -139,6 +142,11 @@ impl Context {
         let mut journal = self.attempt.journal.lock().await;
         journal.as_mut().ok_or_else(is_over)?.staged.push(write, refused);
         Ok(())
+    }
+
+    /// How far the clocks of workers may differ.
+    pub(crate) fn skew(&self) -> Duration {
+        self.attempt.about.skew
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {

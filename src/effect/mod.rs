@@ -143,7 +143,9 @@ impl Effect {
             Probe::Done(result) => self.done(first_sent, result).await.map(Some),
             Probe::NotDone => {
                 // It may have been on its way when the provider was asked.
-                let settled = first_sent + self.settles_within;
+                // The clock that says when it was sent may be behind this one; and that instant is
+                // the intent's, which may have taken as long again to be written.
+                let settled = first_sent + self.settles_within + self.context.skew() * 2;
                 if asked < settled {
                     let wait = settled.remaining(asked);
                     return Err(HandlerError::retry_after(

@@ -107,6 +107,7 @@ impl Worker {
             token: held.token,
             message_id: request.message_id.clone(),
             stop,
+            skew: self.skew,
             is_fused: job.policy.is_fused,
             outside: self.outside,
             #[cfg(any(test, feature = "test-util"))]

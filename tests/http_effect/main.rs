@@ -45,7 +45,12 @@ impl Jobs {
         let file = TempFile::with(&format!("[job.job]\neffect = \"http\"\n{lines}\n"));
         let jobs = Router::from_jobs_file(&file.0).unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let worker = Worker::builder(store.clone()).clock(clock).build(jobs).unwrap();
+        let worker = Worker::builder(store.clone())
+            .clock(clock)
+            // The receiver's and the worker's clock are one.
+            .skew(Duration::ZERO)
+            .build(jobs)
+            .unwrap();
         Self { worker, store }
     }
 

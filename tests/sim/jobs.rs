@@ -8,7 +8,7 @@ use onlyonce::{Context, HandlerError, Job, RetryPolicy, Router};
 use serde_json::Value;
 
 use super::plan::Plan;
-use super::provider::{LAG, Manner, PATIENCE, Provider, WINDOW};
+use super::provider::{LAG, Manner, Provider, WINDOW};
 
 pub const JOBS: [&str; 11] = [
     "stage", "fused", "charge", "chain", "windowed", "asked", "book", "letter", "mail", "mixed",
@@ -18,8 +18,8 @@ pub const JOBS: [&str; 11] = [
 /// How handlers end: see [`mood`].
 pub const MOODS: u8 = 7;
 
-/// What a request may still be on its way for, with the difference of two clocks.
-const SETTLES: Duration = LAG.saturating_add(PATIENCE).saturating_add(Duration::from_secs(5));
+/// What a request may still be on its way for.
+const SETTLES: Duration = LAG;
 
 /// The effects that a completed job must have had, each really done at least once; those whose
 /// class says so, at most once.
@@ -120,7 +120,7 @@ async fn mood(mood: u64, cx: &Context) -> Result<(), HandlerError> {
         2 if cx.attempt() < 3 => Err(HandlerError::retryable("not yet")),
         3 if cx.attempt() < 2 => panic!("a bug"),
         // Longer than it has.
-        4 if cx.attempt() < 2 => {
+        4 if cx.attempt() < 3 => {
             pause(Duration::from_secs(60)).await;
             Ok(())
         }

@@ -56,7 +56,7 @@ impl Plan {
         let mut messages = Vec::new();
         for key in 0..random.u64(1..=4) {
             let job = JOBS[random.usize(..JOBS.len())];
-            let mood = if random.u8(..3) == 0 { random.u8(..MOODS) } else { 0 };
+            let mood = if random.bool() { random.u8(..MOODS) } else { 0 };
             let work = [0, 50, 500, 4000][random.usize(..4)];
             let group = random.u64(..2);
             for copy in 0..random.usize(1..=3) {

@@ -22,8 +22,8 @@ use super::provider::{LAG, Provider};
 const START: Timestamp = Timestamp::from_millis(1_900_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 /// How often an operator sends dead letters through again, at most.
-const REDRIVES: usize = 8;
-const MOST_INVOCATIONS: u64 = 400;
+const REDRIVES: usize = 24;
+const MOST_INVOCATIONS: u64 = 1_000;
 
 const DELIVERIES: u64 = 7;
 
@@ -119,7 +119,7 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
         if faults.hits(Named::Throttled, 1.0, &mut random) {
             return None;
         }
-        if faults.hits(Named::Duplicated, 2.0, &mut random) {
+        if faults.hits(Named::Duplicated, 4.0, &mut random) {
             let messages = invocation.messages();
             let again = &messages[random.usize(..messages.len())];
             let wait = Duration::from_millis(random.u64(..20_000));

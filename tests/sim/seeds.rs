@@ -14,6 +14,8 @@ pub struct Sum {
     pub totals: Totals,
     pub calls: u64,
     pub deliveries: u64,
+    /// Of all their traces: the same seeds make the same.
+    pub trace: u64,
     /// The first that failed.
     pub failed: Option<u64>,
 }
@@ -28,6 +30,7 @@ pub fn many(from: u64, seeds: u64, planned: fn(u64) -> Plan) -> Sum {
         totals: Totals::none(),
         calls: 0,
         deliveries: 0,
+        trace: 0,
         failed: None,
     });
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -44,6 +47,7 @@ pub fn many(from: u64, seeds: u64, planned: fn(u64) -> Plan) -> Sum {
                     sum.seeds += 1;
                     sum.calls += ran.calls as u64;
                     sum.deliveries += ran.deliveries;
+                    sum.trace ^= ran.trace;
                     sum.totals.add(&ran.totals);
                     if !ran.broken.is_empty() {
                         sum.violations += 1;
@@ -132,8 +136,12 @@ fn quiet_panics() {
 
 impl std::fmt::Display for Sum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { deliveries, calls, totals, seeds, violations, .. } = self;
-        writeln!(f, "{deliveries} deliveries, {calls} calls, {} faults:", totals.sum())?;
+        let Self { deliveries, calls, totals, seeds, violations, trace, .. } = self;
+        let faults = totals.sum();
+        writeln!(
+            f,
+            "{deliveries} deliveries, {calls} calls, trace {trace:016x}, {faults} faults:"
+        )?;
         write!(f, "{}seeds: {seeds}, violations: {violations}", totals.lines())
     }
 }

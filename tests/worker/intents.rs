@@ -185,6 +185,21 @@ async fn not_done_is_believed_only_once_no_request_can_be_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn not_done_is_not_believed_of_a_request_that_another_clock_may_have_dated() {
+    let seen = Seen::default();
+    let says = || Probe::NotDone;
+    let kit = Kit::with([], |router, runs| router.with(charge(&seen, runs, says)));
+    kit.handle(delivery("charge", "k", "{}")).await;
+    // Past the lag of 30 s by this clock, and perhaps not by that of the worker that sent it, which
+    // may differ by 5 s; nor is it certain when its intent had landed.
+    kit.wait(SECOND * 39).await;
+    let outcome = kit.handle(delivery("charge", "k", "{}")).await;
+    assert!(matches!(outcome.ending, Ending::Released(_)), "{outcome:?}");
+    let steps: Vec<_> = seen.lock().unwrap().iter().map(|(what, _)| *what).collect();
+    assert_eq!(steps, ["sent", "asked"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_provider_cannot_say_is_unknown() {
     let (kit, steps) = charged(|| Probe::Unknown, 3).await;
     assert_eq!(steps, ["sent", "asked"]);
