@@ -36,6 +36,7 @@ TOOLS = {
     "cargo-lambda": "it comes with `make tools`",
     "cargo-deny": "it comes with `make tools`",
     "ministack": "it comes with `make tools`",
+    "microburst": "it comes with `make tools`",
     "node": "install Node.js 20 or newer",
     "git": "install git",
     "patch": "install patch",
