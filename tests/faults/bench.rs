@@ -224,7 +224,7 @@ pub fn delivery(job: &str, key: &str) -> Delivery {
 /// - `letter`: one effect at most once, so an intent between them, another `UpdateItem`;
 /// - `settle`: a keyed effect and a staged row, so the completion is a `TransactWriteItems`;
 /// - `reserve`: fused, nothing but one `TransactWriteItems`;
-/// - `refuse`: fails for good.
+/// - `refuse`: fails for good; `stumble` retryably.
 fn jobs(seen: &Seen, shelf: &str) -> Router {
     let retry = RetryPolicy::fixed(Duration::from_secs(1), 5);
     let [charge, letter, settle] = std::array::from_fn(|_| seen.clone());
@@ -258,12 +258,16 @@ fn jobs(seen: &Seen, shelf: &str) -> Router {
     let refuse = Job::new("refuse", |_: Value, _: Context| async {
         Err::<(), _>(HandlerError::terminal("a declined card"))
     });
+    let stumble = Job::new("stumble", |_: Value, _: Context| async {
+        Err::<(), _>(HandlerError::retryable("a bad gateway"))
+    });
     Router::new()
         .with(charge.retry(retry))
         .with(letter.retry(retry))
         .with(settle.retry(retry))
         .with(reserve.retry(retry).fused())
         .with(refuse)
+        .with(stumble.retry(retry))
 }
 
 async fn charged(cx: &Context, seen: &Seen) -> Result<u32, HandlerError> {
