@@ -80,6 +80,8 @@ class Run:
             f"{tool}: {hint}" for tool, hint in TOOLS.items() if not shutil.which(tool, path=self.env["PATH"])
         ]
         missing += [f"{SAM / tool}: it comes with `make tools`" for tool in ("sam", "cfn-lint") if not (SAM / tool).exists()]
+        if not (ROOT / "target/tools/bin/dynoxide").exists():
+            missing.append("dynoxide, the second DynamoDB: it comes with `make tools`")
         if not (ROOT / "tests/node_modules/@aws-sdk/client-sqs").exists():
             missing.append("the Node SDK: it comes with `make tools`")
         if not (ROOT / "tests/node_modules/stripe-stateful-mock/dist/cli.js").exists():
