@@ -37,6 +37,7 @@ TOOLS = {
     "cargo-deny": "it comes with `make tools`",
     "ministack": "it comes with `make tools`",
     "microburst": "it comes with `make tools`",
+    "dynoxide": "it comes with `make tools`",
     "node": "install Node.js 20 or newer",
     "git": "install git",
     "patch": "install patch",
@@ -59,7 +60,7 @@ class Run:
             **os.environ,
             **CREDENTIALS,
             processes.MARK: self.id,
-            "PATH": f"{VENV}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join([str(VENV), str(ROOT / "target/tools/bin"), os.environ["PATH"]]),
             "CARGO_TERM_COLOR": "never" if not sys.stdout.isatty() else "auto",
             "SAM_CLI_TELEMETRY": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -80,8 +81,6 @@ class Run:
             f"{tool}: {hint}" for tool, hint in TOOLS.items() if not shutil.which(tool, path=self.env["PATH"])
         ]
         missing += [f"{SAM / tool}: it comes with `make tools`" for tool in ("sam", "cfn-lint") if not (SAM / tool).exists()]
-        if not (ROOT / "target/tools/bin/dynoxide").exists():
-            missing.append("dynoxide, the second DynamoDB: it comes with `make tools`")
         if not (ROOT / "tests/node_modules/@aws-sdk/client-sqs").exists():
             missing.append("the Node SDK: it comes with `make tools`")
         if not (ROOT / "tests/node_modules/stripe-stateful-mock/dist/cli.js").exists():

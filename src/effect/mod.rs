@@ -199,3 +199,7 @@ impl Effect {
         Ok(result)
     }
 }
+
+#[cfg(all(test, feature = "jobs-file"))]
+#[path = "fuzz_tests.rs"]
+mod fuzz;

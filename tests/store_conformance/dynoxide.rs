@@ -31,13 +31,12 @@ impl Dynoxide {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let program = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tools/bin/dynoxide");
-        let process = Command::new(&program)
+        let process = Command::new(program())
             .args(["--host", "127.0.0.1", "--port", &address.port().to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}; see `make tools`", program.display()));
+            .expect("dynoxide is not installed; `make tools` installs it");
         let mut dynoxide = Self { process, address };
         let begun = Instant::now();
         while begun.elapsed() < STARTING && dynoxide.process.try_wait().unwrap().is_none() {
@@ -69,4 +68,10 @@ pub async fn store() -> Arc<dyn Store> {
     let dynoxide = Dynoxide::start();
     let store = dynamo::store_of(&dynoxide.client().await).await;
     Arc::new(Kept { store, _keeps: dynoxide })
+}
+
+/// Where `make tools` has put it; else wherever it is found.
+fn program() -> PathBuf {
+    let installed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/tools/bin/dynoxide");
+    if installed.exists() { installed } else { PathBuf::from("dynoxide") }
 }
