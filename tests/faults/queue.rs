@@ -119,11 +119,11 @@ async fn a_mark_that_is_not_written_costs_a_copy_and_no_message() {
     assert!(!comes_again(&bench, &queue, &message("refuse", "k")).await, "it is put aside");
     assert!(bench.proxy.heals()[0] > 0);
     assert_eq!(quarantine(&bench, "k").await, Some(Quarantine::Pending));
-    let failed = ("k".to_owned(), "failed".to_owned());
-    assert_eq!(dead(&bench, &dlq).await, [failed.clone()]);
+    let failed = || ("k".to_owned(), "failed".to_owned());
+    assert_eq!(dead(&bench, &dlq).await, [failed()]);
     // A stray copy of it: put aside as well, rather than trust in what is not written.
     assert!(!comes_again(&bench, &queue, &message("refuse", "k")).await);
-    assert_eq!(dead(&bench, &dlq).await, [failed]);
+    assert_eq!(dead(&bench, &dlq).await, [failed()]);
     assert_eq!(quarantine(&bench, "k").await, Some(Quarantine::Sent));
 }
 
