@@ -1,5 +1,5 @@
-# `make test` is all of CI. The tools that pip and npm have come into .venv, .venv-sam and
-# tests/node_modules; Rust, cargo-nextest, Python 3.11 and Node 20 must be there.
+# `make test` is all of CI. The tools that pip, npm and cargo have come into .venv, .venv-sam,
+# tests/node_modules and target/tools; Rust, cargo-nextest, Python 3.11 and Node 20 must be there.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
@@ -10,6 +10,8 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-input
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
 VENV_READY := .venv/.ready-$(call digest,tests/requirements.txt)
 SAM_READY := .venv-sam/.ready-$(call digest,tests/requirements-sam.txt)
+DYNOXIDE := 3.2.0
+DYNOXIDE_READY := target/tools/.ready-dynoxide-$(DYNOXIDE)
 NODE_READY := tests/node_modules/.ready-$(call digest,tests/package-lock.json)
 
 .PHONY: help
@@ -39,6 +41,11 @@ soak: ## The simulation over SEEDS seeds (1,000,000), and a tenth beyond the clo
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=3 \
 	cargo run --locked --release --no-default-features --features test-util --bin soak -- $(SEEDS)
 
+.PHONY: fuzz
+fuzz: ## Feeds every reader changed input, for SECONDS_EACH (60)
+	ONLYONCE_FUZZ_SECONDS=$(or $(SECONDS_EACH),60) cargo nextest run --locked --lib --profile fuzz \
+		-E 'test(/(^|::)fuzz::/)' --no-capture
+
 .PHONY: bench
 bench: tools ## Start-up, memory, size and calls of the release worker, against their limits
 	$(PYTHON) benches/worker.py
@@ -48,7 +55,7 @@ fmt: ## Formats the Rust code
 	cargo fmt
 
 .PHONY: tools
-tools: $(VENV_READY) $(SAM_READY) $(NODE_READY)
+tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY)
 
 $(VENV_READY):
 	rm -rf .venv
@@ -65,4 +72,10 @@ $(SAM_READY):
 
 $(NODE_READY):
 	npm --prefix tests ci --silent --no-audit --no-fund
+	touch $@
+
+# The second DynamoDB. Unoptimised it is there in two minutes, and fast enough.
+$(DYNOXIDE_READY):
+	cargo install dynoxide-rs --version $(DYNOXIDE) --locked --force --quiet --debug --root target/tools \
+		--no-default-features --features native-sqlite,http-server,cli
 	touch $@

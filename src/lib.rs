@@ -6,6 +6,8 @@ pub mod context;
 pub mod effect;
 pub mod error;
 pub mod front;
+#[cfg(test)]
+mod fuzz;
 pub mod handler;
 #[cfg(feature = "lambda")]
 pub mod lambda;

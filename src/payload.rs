@@ -250,3 +250,28 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod fuzz {
+    use super::*;
+    use crate::fuzz::fuzz;
+
+    #[test]
+    fn one_form_is_its_own_and_of_one_payload_there_is_one() {
+        fuzz("payload", |body| {
+            assert_eq!(Payload::raw(body).canonical(), body);
+            let Ok(payload) = Payload::json(body) else {
+                return;
+            };
+            let canonical = payload.canonical().into_owned();
+            let again = Payload::json(canonical.as_str()).unwrap();
+            assert_eq!(again.canonical(), canonical);
+            assert_eq!(again.value(), payload.value());
+            assert_eq!(again.fingerprint(), payload.fingerprint());
+            let some = ["a".to_owned(), "lines".to_owned()];
+            assert_eq!(again.fingerprint_of(&some), payload.fingerprint_of(&some));
+            let spread = serde_json::to_string_pretty(payload.value().unwrap()).unwrap();
+            assert_eq!(Payload::json(spread).unwrap().canonical(), canonical);
+        });
+    }
+}

@@ -50,3 +50,7 @@ impl Router {
         jobs_file::load(path.as_ref(), env)
     }
 }
+
+#[cfg(all(test, feature = "jobs-file"))]
+#[path = "fuzz_tests.rs"]
+mod fuzz;

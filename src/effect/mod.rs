@@ -205,3 +205,7 @@ impl Effect {
         Ok(result)
     }
 }
+
+#[cfg(all(test, feature = "jobs-file"))]
+#[path = "fuzz_tests.rs"]
+mod fuzz;

@@ -71,7 +71,7 @@ impl RowEffect {
     }
 
     /// The write for this payload. An error names the field and never its value.
-    fn write(&self, payload: &Payload) -> Result<RowWrite, String> {
+    pub(super) fn write(&self, payload: &Payload) -> Result<RowWrite, String> {
         let table = self.table.clone();
         let key = columns(&self.key, payload)?;
         for (column, value) in &key {

@@ -185,7 +185,10 @@ impl Batch<'_> {
 
     /// A crash before this leaves the record `pending`: a second copy in quarantine, never none.
     async fn mark(&self, message: &Message, parked: &Held) {
-        let marked = self.worker.mark_quarantined(parked, self.deadline.told).await;
+        let now = self.worker.clock().now();
+        // Half of what is left, so that the answer for a message that is in quarantine is in time.
+        let until = now + self.deadline.told.since(now) / 2;
+        let marked = self.worker.mark_quarantined(parked, until).await;
         if let Err(error) = marked {
             warn!(message_id = message.id, %error, "quarantined, but not marked so");
         }

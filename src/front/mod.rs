@@ -30,3 +30,7 @@ pub use queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 pub use sqs::SqsQueue;
 #[cfg(feature = "cli")]
 pub(crate) use sqs::encode;
+
+#[cfg(test)]
+#[path = "fuzz_tests.rs"]
+mod fuzz;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{
     AttributeDefinition, AttributeValue, BillingMode, KeySchemaElement, KeyType, Put,
     ScalarAttributeType, TransactWriteItem,
@@ -15,7 +16,7 @@ use onlyonce::store::{Commit, DynamoStore, StagedWrite, Store};
 
 use crate::records::{NOW, first_claim};
 
-async fn settings() -> aws_config::SdkConfig {
+pub async fn settings() -> aws_config::SdkConfig {
     assert!(
         std::env::var_os("AWS_ENDPOINT_URL").is_some(),
         "AWS_ENDPOINT_URL is not set; `make test` starts a local DynamoDB and sets it"
@@ -25,13 +26,22 @@ async fn settings() -> aws_config::SdkConfig {
 
 /// A store on a table of its own; rows go to the table `stock`.
 pub async fn store() -> Arc<dyn Store> {
-    let (store, client, _) = fresh().await;
-    make_table(&client, "stock", "sku").await;
-    Arc::new(store)
+    Arc::new(store_of(&client().await).await)
+}
+
+pub async fn client() -> Client {
+    Client::new(&settings().await)
+}
+
+/// The same, wherever this client leads.
+pub async fn store_of(client: &Client) -> DynamoStore {
+    let (store, _) = fresh_of(client).await;
+    make_table(client, "stock", "sku").await;
+    store
 }
 
 /// Makes a table for rows, unless it is there.
-async fn make_table(client: &aws_sdk_dynamodb::Client, name: &str, key: &str) {
+async fn make_table(client: &Client, name: &str, key: &str) {
     let attribute = AttributeDefinition::builder()
         .attribute_name(key)
         .attribute_type(ScalarAttributeType::S)
@@ -53,29 +63,27 @@ async fn make_table(client: &aws_sdk_dynamodb::Client, name: &str, key: &str) {
     }
 }
 
-async fn fresh() -> (DynamoStore, aws_sdk_dynamodb::Client, String) {
-    let sdk = settings().await;
-    let client = aws_sdk_dynamodb::Client::new(&sdk);
-    let table = format!("conformance-{:016x}", fastrand::Rng::new().u64(..));
-    let store = DynamoStore::new(&sdk, &table);
-    assert!(store.create_table(&SystemClock).await.unwrap());
+async fn fresh() -> (DynamoStore, Client, String) {
+    let client = client().await;
+    let (store, table) = fresh_of(&client).await;
     (store, client, table)
 }
 
-async fn raw(client: &aws_sdk_dynamodb::Client, table: &str, pk: &str) -> Item {
+async fn fresh_of(client: &Client) -> (DynamoStore, String) {
+    let table = format!("conformance-{:016x}", fastrand::Rng::new().u64(..));
+    let store = DynamoStore::with_client(client.clone(), &table);
+    assert!(store.create_table(&SystemClock).await.unwrap());
+    (store, table)
+}
+
+async fn raw(client: &Client, table: &str, pk: &str) -> Item {
     let key = AttributeValue::S(pk.to_owned());
     let got = client.get_item().table_name(table).key("pk", key).send().await.unwrap();
     got.item.unwrap()
 }
 
 /// Writes one attribute past the store, as another program would.
-async fn set(
-    client: &aws_sdk_dynamodb::Client,
-    table: &str,
-    held: &Held,
-    name: &str,
-    value: AttributeValue,
-) {
+async fn set(client: &Client, table: &str, held: &Held, name: &str, value: AttributeValue) {
     client
         .update_item()
         .table_name(table)
@@ -170,7 +178,7 @@ async fn a_stalled_connection_is_an_error_within_its_time() {
         }
     });
     let config = aws_sdk_dynamodb::config::Builder::from(&settings().await).endpoint_url(endpoint);
-    let client = aws_sdk_dynamodb::Client::from_conf(config.build());
+    let client = Client::from_conf(config.build());
     let store = DynamoStore::with_client(client, "onlyonce");
     let write = first_claim("k", "first").0;
     let commit = tokio::time::timeout(Duration::from_secs(20), store.commit(&write, &[]));

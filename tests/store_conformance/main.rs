@@ -8,6 +8,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[cfg(any(feature = "dynamodb", feature = "sqlite"))]
+mod kept;
 mod records;
 mod suite;
 
@@ -67,3 +69,12 @@ mod dynamo;
 
 #[cfg(feature = "dynamodb")]
 conforms!(dynamodb, crate::dynamo::store());
+
+#[cfg(feature = "dynamodb")]
+mod dynoxide;
+
+#[cfg(feature = "dynamodb")]
+conforms!(dynoxide_server, crate::dynoxide::store());
+
+#[cfg(all(feature = "dynamodb", feature = "sqlite"))]
+mod differential;

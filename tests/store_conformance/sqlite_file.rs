@@ -3,18 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use onlyonce::error::{Error, ErrorKind};
+use onlyonce::error::ErrorKind;
 use onlyonce::protocol::{
-    Change, ConditionalWrite, Field, Held, Output, Record, RecordId, Retention, Status, complete,
+    Change, ConditionalWrite, Field, Held, Output, Retention, Status, complete,
 };
 use onlyonce::runtime::{Clock, SystemClock, Task, spawn};
 use onlyonce::store::sqlite::{SqlStatement, SqlValue};
-use onlyonce::store::{
-    Columns, Commit, Cursor, Page, RowValue, RowWrite, SqliteStore, StagedWrite, Store,
-};
+use onlyonce::store::{Columns, Commit, RowValue, RowWrite, SqliteStore, StagedWrite, Store};
 use rusqlite::Connection;
 
+use crate::kept::Kept;
 use crate::records::{NOW, SECOND, effects, first_claim};
 
 /// A folder that goes with the test.
@@ -48,50 +46,16 @@ impl Drop for Scratch {
     }
 }
 
-/// A store whose file goes with it.
-struct Kept {
-    store: SqliteStore,
-    _folder: Scratch,
-}
-
 /// A store on a file of its own; rows go to the table `stock`.
 pub async fn store() -> Arc<dyn Store> {
     let folder = Scratch::new();
     let store = folder.store().await;
     folder.foreign().execute_batch(STOCK).unwrap();
-    Arc::new(Kept { store, _folder: folder })
+    Arc::new(Kept { store, _keeps: folder })
 }
 
 const STOCK: &str = "CREATE TABLE stock (sku TEXT PRIMARY KEY, available INTEGER, \
-    name TEXT, size INTEGER, sold INTEGER)";
-
-#[async_trait]
-impl Store for Kept {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.store.load(id).await
-    }
-
-    async fn commit(
-        &self,
-        write: &ConditionalWrite,
-        staged: &[StagedWrite],
-    ) -> Result<Commit, Error> {
-        self.store.commit(write, staged).await
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.store.scan(parked, after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.store.accepts(staged)
-    }
-}
+    name TEXT, size INTEGER, sold INTEGER, reserved INTEGER)";
 
 async fn claimed(store: &SqliteStore) -> Held {
     let (write, held) = first_claim("k", "first");

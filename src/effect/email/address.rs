@@ -18,6 +18,9 @@ impl AddressTemplate {
     /// Reads a template. One without fields must be an address.
     pub fn new(text: &str) -> Result<Self, String> {
         let text = text.trim();
+        if text.contains(is_break) {
+            return Err("an address has no line's end and no other control character".to_owned());
+        }
         let (name, address) = match text.strip_suffix('>').and_then(|text| text.rsplit_once('<')) {
             Some((name, address)) => (Some(name.trim().trim_matches('"')), address.trim()),
             None => (None, text),
@@ -68,6 +71,11 @@ fn address(text: &str) -> Option<Address> {
     }
 }
 
+/// Whether it ends a line, for some reader or other, or is no text at all.
+fn is_break(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// The template filled with values that stay on their line: none can begin a header, or a command.
 pub(super) fn one_line(
     template: &Template,
@@ -75,7 +83,6 @@ pub(super) fn one_line(
     what: &str,
 ) -> Result<String, String> {
     for field in template.fields() {
-        let is_break = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
         if field_text(payload, field, what)?.contains(is_break) {
             return Err(format!(
                 "the payload's field {field:?} has a line's end or another control character, \

@@ -175,3 +175,7 @@ impl By {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "fuzz_tests.rs"]
+mod fuzz;

@@ -321,3 +321,7 @@ mod tests {
         assert_eq!(wait("-1", 0), None);
     }
 }
+
+#[cfg(test)]
+#[path = "fuzz_tests.rs"]
+mod fuzz;

@@ -296,3 +296,7 @@ impl Reader<'_> {
         })
     }
 }
+
+#[cfg(test)]
+#[path = "item_fuzz.rs"]
+mod fuzz;

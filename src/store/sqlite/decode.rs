@@ -123,3 +123,7 @@ fn effect_of(effect: &Value) -> Option<EffectRecord> {
         result: maybe_text("result")?,
     })
 }
+
+#[cfg(test)]
+#[path = "decode_fuzz.rs"]
+mod fuzz;
