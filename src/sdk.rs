@@ -26,12 +26,13 @@ pub async fn load() -> SdkConfig {
         .operation_attempt_timeout(Duration::from_secs(2))
         .operation_timeout(Duration::from_secs(8))
         .build();
-    aws_config::defaults(BehaviorVersion::latest())
+    let load = aws_config::defaults(BehaviorVersion::latest())
         .http_client(http.build_https())
         .timeout_config(timeouts)
         .retry_config(RetryConfig::standard().with_max_attempts(3))
-        .load()
-        .await
+        .load();
+    // Tens of KB, which each caller's future would hold.
+    Box::pin(load).await
 }
 
 /// The same settings for calls that have effects: one attempt, which whoever calls limits in time.

@@ -35,11 +35,13 @@ impl Effect {
         match self.begin(CLASS).await? {
             Begin::Done(result) => self.kept(&result),
             Begin::Open { why, .. } => Err(self.in_doubt(why)),
-            Begin::Run { .. } => match self.send(Call::Once, false, async { send().await }).await {
-                Err(error) if error.said() != Said::Nothing => Err(error),
-                Err(error) => Err(HandlerError::unknown(error.message())),
-                done => done,
-            },
+            Begin::Run { .. } => {
+                match self.send(Call::Once, false, Box::pin(async { send().await })).await {
+                    Err(error) if error.said() != Said::Nothing => Err(error),
+                    Err(error) => Err(HandlerError::unknown(error.message())),
+                    done => done,
+                }
+            }
         }
     }
 
@@ -62,12 +64,14 @@ impl Effect {
         let (key, first_sent, why) = match self.begin(CLASS).await? {
             Begin::Done(result) => return self.kept(&result),
             Begin::Run { key, .. } => {
-                return self.send(Call::Reconciled, false, async { send(key).await }).await;
+                return self
+                    .send(Call::Reconciled, false, Box::pin(async { send(key).await }))
+                    .await;
             }
             Begin::Open { key, first_sent, why } => (key, first_sent, why),
         };
         let asked = key.clone();
-        let asking = async { probe(asked).await };
+        let asking = Box::pin(async { probe(asked).await });
         if let Some(result) = self.ask(Call::Probe, first_sent, asking).await? {
             return Ok(result);
         }
@@ -78,6 +82,6 @@ impl Effect {
             )));
         }
         self.context.begin_again(&self.name, CLASS).await?;
-        self.send(Call::Reconciled, false, async { send(key).await }).await
+        self.send(Call::Reconciled, false, Box::pin(async { send(key).await })).await
     }
 }

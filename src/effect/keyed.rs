@@ -36,7 +36,7 @@ impl Effect {
             Begin::Done(result) => self.kept(&result),
             Begin::Open { why, .. } => Err(self.in_doubt(why)),
             Begin::Run { key, sent_since } => {
-                self.send_keyed(sent_since.is_some(), async { send(key).await }).await
+                self.send_keyed(sent_since.is_some(), Box::pin(async { send(key).await })).await
             }
         }
     }
@@ -63,11 +63,11 @@ impl Effect {
             Begin::Run { key, sent_since } => {
                 let first_sent = sent_since.unwrap_or(self.context.now());
                 let sent = key.clone();
-                let sending = async { send(sent).await };
+                let sending = Box::pin(async { send(sent).await });
                 match self.send_keyed(sent_since.is_some(), sending).await {
                     Err(error) if *error.failure() == Failure::Unknown => {
                         let found = self
-                            .ask(Call::KeyedProbe, first_sent, async { probe(key).await })
+                            .ask(Call::KeyedProbe, first_sent, Box::pin(async { probe(key).await }))
                             .await?;
                         // The key is spent, and another one is not for a program to choose.
                         found.ok_or(error)
@@ -77,7 +77,7 @@ impl Effect {
             }
             Begin::Open { key, first_sent, why } => {
                 let asked = key.clone();
-                let asking = async { probe(asked).await };
+                let asking = Box::pin(async { probe(asked).await });
                 if let Some(result) = self.ask(Call::KeyedProbe, first_sent, asking).await? {
                     return Ok(result);
                 }
@@ -85,7 +85,7 @@ impl Effect {
                     return Err(self.in_doubt(why));
                 }
                 self.context.begin_again(&self.name, self.class()).await?;
-                self.send_keyed(false, async { send(key).await }).await
+                self.send_keyed(false, Box::pin(async { send(key).await })).await
             }
         }
     }

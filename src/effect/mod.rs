@@ -95,7 +95,8 @@ impl Effect {
             Begin::Done(result) => self.kept(&result),
             _ => {
                 let begun = self.context.now();
-                let result = self.observed(Call::Repeated, async { send().await }).await?;
+                let result =
+                    self.observed(Call::Repeated, Box::pin(async { send().await })).await?;
                 self.done(begun, result).await
             }
         }

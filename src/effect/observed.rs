@@ -1,4 +1,5 @@
-//! The one place where providers are called: a test may watch it.
+//! The one place where providers are called: a test may watch it. Calls come boxed: a client's
+//! future has tens of KB, and each layer around it would hold it again.
 
 use super::Effect;
 #[cfg(any(test, feature = "test-util"))]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use onlyonce::Context;
@@ -71,13 +71,14 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
     let faults = Arc::new(Faults::new(plan.seed, plan.enabled, plan.chance, plan.most_faults));
     let provider = Provider::new(faults.clone(), clock.clone());
     let order: Arc<Order> = Arc::default();
-    let seen: Arc<std::sync::OnceLock<(Arc<Witness>, LocalQueue)>> = Arc::default();
+    let seen: Arc<std::sync::OnceLock<(Weak<Witness>, LocalQueue)>> = Arc::default();
     let began: Arc<dyn Fn(&Context) + Send + Sync> = {
         let (order, seen) = (order.clone(), seen.clone());
         let is_fifo = plan.is_fifo;
         Arc::new(move |cx| {
-            if is_fifo && let Some((witness, queue)) = seen.get() {
-                in_order(&order, witness, queue, cx);
+            let Some((witness, queue)) = seen.get() else { return };
+            if is_fifo && let Some(witness) = witness.upgrade() {
+                in_order(&order, &witness, queue, cx);
             }
         })
     };
@@ -90,7 +91,7 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
     let entropy = Arc::new(Drawn(Mutex::new((fastrand::Rng::with_seed(mixed(plan.seed, 9)), 0))));
     let gate = Arc::new(SeededGate(faults.clone()));
     let world = World::new(router(plan, &provider, &began), queue, shared.clone(), entropy, gate);
-    let _ = seen.set((world.witness.clone(), world.queue.clone()));
+    let _ = seen.set((Arc::downgrade(&world.witness), world.queue.clone()));
     let hosts: Vec<Arc<dyn Clock>> = plan
         .ahead
         .iter()
