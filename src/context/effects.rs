@@ -76,7 +76,7 @@ impl Context {
         }
         // An intent long in being written would seem to be of a request that was sent long ago.
         while let Some(record) = &mut intent
-            && self.now() > record.first_sent + self.skew()
+            && self.now() > record.first_sent + self.intent_takes()
         {
             record.first_sent = self.now();
             journal.note(name, Some(record.clone()));

@@ -149,6 +149,11 @@ impl Context {
         self.attempt.about.skew
     }
 
+    /// How long an intent may take to be written, until it is dated anew.
+    pub(crate) fn intent_takes(&self) -> Duration {
+        self.skew().max(Duration::from_secs(1))
+    }
+
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.attempt.commits.clock()
     }

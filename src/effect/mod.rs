@@ -145,8 +145,9 @@ impl Effect {
             Probe::NotDone => {
                 // It may have been on its way when the provider was asked.
                 // The clock that says when it was sent may be behind this one; and that instant is
-                // the intent's, which may have taken as long again to be written.
-                let settled = first_sent + self.settles_within + self.context.skew() * 2;
+                // the intent's, which may have taken a while to be written.
+                let margin = self.context.skew() + self.context.intent_takes();
+                let settled = first_sent + self.settles_within + margin;
                 if asked < settled {
                     let wait = settled.remaining(asked);
                     return Err(HandlerError::retry_after(

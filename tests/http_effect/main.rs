@@ -45,12 +45,9 @@ impl Jobs {
         let file = TempFile::with(&format!("[job.job]\neffect = \"http\"\n{lines}\n"));
         let jobs = Router::from_jobs_file(&file.0).unwrap();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let worker = Worker::builder(store.clone())
-            .clock(clock)
-            // The receiver's and the worker's clock are one.
-            .skew(Duration::ZERO)
-            .build(jobs)
-            .unwrap();
+        // One clock: there is no margin to wait for.
+        let worker = Worker::builder(store.clone()).clock(clock).skew(Duration::ZERO);
+        let worker = worker.build(jobs).unwrap();
         Self { worker, store }
     }
 
