@@ -34,6 +34,10 @@ test-localstack: tools ## The end-to-end tests against the LocalStack at AWS_END
 test-mutants: tools ## Takes guards out of the code; the tests must notice
 	$(PYTHON) tests/run.py tools mutants
 
+.PHONY: bench
+bench: tools ## Start-up, memory, size and calls of the release worker, against their limits
+	$(PYTHON) benches/worker.py
+
 SEEDS ?= 1000000
 
 .PHONY: soak
@@ -45,10 +49,6 @@ soak: ## The simulation over SEEDS seeds (1,000,000), and a tenth beyond the clo
 fuzz: ## Feeds every reader changed input, for SECONDS_EACH (60)
 	ONLYONCE_FUZZ_SECONDS=$(or $(SECONDS_EACH),60) cargo nextest run --locked --lib --profile fuzz \
 		-E 'test(/(^|::)fuzz::/)' --no-capture
-
-.PHONY: bench
-bench: tools ## Start-up, memory, size and calls of the release worker, against their limits
-	$(PYTHON) benches/worker.py
 
 .PHONY: fmt
 fmt: ## Formats the Rust code

@@ -228,8 +228,9 @@ fn rows_are_written_and_mails_are_counted() {
     };
     let (code, said) = dev(&["--sql", &sql]);
     assert_eq!(code, Some(0), "{said}");
-    // The second would leave less than nothing.
-    assert!(said.contains("among the 1 dead letters"), "{said}");
+    // The second would leave less than nothing. Each of its copies was sent so close to the failure
+    // that it may be a dead letter sent again, and goes back there.
+    assert!(said.contains("among the 3 dead letters"), "{said}");
     assert!(said.contains("at-least-once: every key one request"), "{said}");
     let mail = said.lines().find(|line| line.starts_with("| welcome")).unwrap();
     let figures: Vec<_> = mail.split('|').map(str::trim).collect();

@@ -1,7 +1,5 @@
 //! What the service itself says: errors of its own, throttles, transactions in each other's way.
 
-use std::time::Instant;
-
 use onlyonce::protocol::Status;
 use onlyonce::service::Ending;
 use serde_json::{Value, json};
@@ -47,11 +45,9 @@ async fn a_storm_that_outlasts_the_deadline_leaves_nothing_taken_for_done_or_for
     let bench = Bench::new().await;
     let throttled = answers("ProvisionedThroughputExceededException");
     let cases = WRITES.map(|(job, operation)| Case::endless(job, operation, &throttled));
-    let begun = Instant::now();
     for (case, outcome) in cases.iter().zip(bench.deliver_broken(&cases, 4).await) {
         assert!(is_left_open(&outcome), "{case:?}: {outcome:?}");
     }
-    assert!(begun.elapsed().as_secs() < 6, "all within their four seconds");
     for case in &cases {
         let ran = bench.seen.of(&case.id()).len();
         // What is thrown back is what the storm was over: without a claim or an intent nothing ran.

@@ -59,6 +59,14 @@ async fn a_service_that_answers_too_late_each_time_is_given_up_in_time() {
     }
 }
 
+/// It lands at once, and its answer trickles in for longer than the SDK waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_landed_and_whose_answer_stalls_counts_once() {
+    let trickle = json!({"response": {"bandwidth_kbps": 0.0001}});
+    let cases = WRITES.map(|(job, operation)| Case::new(job, operation, 1, &trickle));
+    Bench::new().await.all_hold(&cases).await;
+}
+
 /// It takes the request and says nothing: the invocation's own deadline ends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_never_answers_is_given_up_in_time() {

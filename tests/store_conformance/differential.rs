@@ -21,6 +21,7 @@ use crate::dynoxide::Dynoxide;
 use crate::records::{NOW, SECOND};
 use crate::{dynamo, sqlite_file};
 
+/// Unless `PROPTEST_CASES` says how many.
 const HISTORIES: u32 = 64;
 const STATUSES: [Status; 5] =
     [Status::Claimed, Status::Released, Status::Completed, Status::Failed, Status::Unknown];
@@ -417,8 +418,10 @@ fn every_store_answers_a_history_as_memory_does() {
     let (one, other) =
         runtime.block_on(async { (dynamo::client().await, dynoxide.client().await) });
     let seen = Arc::new(Outcomes::default());
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    let histories = asked.unwrap_or(HISTORIES);
     let config = ProptestConfig {
-        cases: HISTORIES,
+        cases: histories,
         max_shrink_iters: 400,
         failure_persistence: Some(Box::new(
             proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
@@ -442,6 +445,6 @@ fn every_store_answers_a_history_as_memory_does() {
     if let Err(failure) = ran {
         panic!("{failure}");
     }
-    println!("{HISTORIES} histories, commits by outcome: {seen:?}");
+    println!("{histories} histories, commits by outcome: {seen:?}");
     assert!(seen.each_at_least(20), "the histories show too little: {seen:?}");
 }
