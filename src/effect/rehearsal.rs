@@ -32,7 +32,10 @@ pub(super) fn headers(
 }
 
 /// Sends what would go to `target` to the receiver instead, as `POST /service/target`.
-#[cfg(any(feature = "email", feature = "aws-effects"))]
+#[cfg_attr(
+    not(any(feature = "email", feature = "aws-effects")),
+    allow(dead_code, reason = "requests of the http effect go there by themselves")
+)]
 pub(super) async fn rehearsed(
     context: &Context,
     receiver: SocketAddr,

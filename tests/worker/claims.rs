@@ -13,7 +13,7 @@ use onlyonce::test_util::Fault;
 use serde_json::Value;
 use std::sync::Arc;
 
-use crate::kit::{Kit, SECOND, START, delivery, id};
+use crate::kit::{Kit, SECOND, START, delivery, id, message};
 
 /// Claims the key as another worker would, and leaves it so: that worker has died.
 async fn claimed_by_a_dead_worker(kit: &Kit, job: &str, key: &str, body: &str) {
@@ -231,6 +231,10 @@ async fn the_same_key_with_another_amount_never_runs_also_on_a_take_over() {
         assert!(matches!(outcome.ending, Ending::Mismatch { .. }), "{outcome:?}");
         assert_eq!(kit.record("echo", key).await, before);
     }
+    // It is not gone without a word.
+    let other = message("other", "echo", "done", "{\"amount\":500}");
+    assert_eq!(kit.batch(&[other], SECOND * 60).await, [""; 0]);
+    assert_eq!(kit.queue.causes(), [("other".to_owned(), "mismatch".to_owned())]);
     assert_eq!(kit.runs.count(), 1);
 }
 
