@@ -142,6 +142,35 @@ fn a_live_lease_is_not_expired_whatever_its_ttl_says() {
 }
 
 #[test]
+fn a_claims_expiry_is_never_before_its_lease_and_skew() {
+    let request = ClaimRequest { retention: Retention::For(SECOND), ..request("first", NOW) };
+    let Claim::Take { write, .. } = claim(None, &request, NOW) else { panic!("a free key") };
+    let expires_at = write.apply(None).unwrap().expires_at;
+    assert_eq!(expires_at, Some(EpochSeconds::at_or_after(NOW + SECOND * 30 + SKEW)));
+}
+
+#[test]
+fn a_take_over_dates_what_a_dead_attempt_left_unrecorded_and_nothing_else() {
+    let later = NOW + SECOND * 40;
+    // Its last write is the latest that is known of it.
+    assert_eq!(taken(Some(claimed()), later).0.unrecorded_since, Some(NOW));
+    let twice = with(|record| record.unrecorded_since = Some(NOW - SECOND * 9));
+    assert_eq!(taken(twice, later).0.unrecorded_since, Some(NOW - SECOND * 9));
+    for status in [Status::Released, Status::Failed] {
+        let settled = with(|record| record.status = status);
+        assert_eq!(taken(settled, later).0.unrecorded_since, None, "{status}");
+    }
+}
+
+#[test]
+fn only_an_open_intent_keeps_a_taken_over_record_for_ever() {
+    let later = NOW + SECOND * 40;
+    assert!(taken(Some(claimed()), later).0.expires_at.is_some());
+    let open = with(|record| record.effects = intent());
+    assert_eq!(taken(open, later).0.expires_at, None);
+}
+
+#[test]
 fn another_payload_is_a_mismatch_in_every_status_also_on_a_take_over() {
     let much_later = NOW + SECOND * 600;
     for status in

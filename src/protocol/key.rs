@@ -249,7 +249,25 @@ mod tests {
     #[test]
     fn ids_are_read_back_only_in_their_own_form() {
         let id = id("default", "a", "b");
-        assert_eq!(RecordId::from_hex(id.as_str()), Some(id));
-        assert_eq!(RecordId::from_hex("XYZ"), None);
+        let text = id.as_str();
+        assert_eq!(RecordId::from_hex(text), Some(id.clone()));
+        for other in ["XYZ", &text[1..], &format!("{text}0"), &text.to_uppercase(), &"g".repeat(64)]
+        {
+            assert_eq!(RecordId::from_hex(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn digests_show_themselves() {
+        let id = id("default", "a", "b");
+        let (key, print) = (EffectKey::new(&id, "charge", 0), Fingerprint::of(b"{}"));
+        assert_eq!((id.to_string(), format!("{id:?}")), (id.as_str().into(), id.as_str().into()));
+        assert_eq!(
+            (key.to_string(), format!("{key:?}")),
+            (key.as_str().into(), key.as_str().into())
+        );
+        assert_eq!(key.as_str().len(), 32);
+        let shown = (print.to_string(), format!("{print:?}"));
+        assert_eq!(shown, (print.as_str().into(), print.as_str().into()));
     }
 }
