@@ -94,9 +94,26 @@ impl Staged {
         Self { writes: Vec::new(), refusals: Vec::new() }
     }
 
-    pub fn push(&mut self, write: StagedWrite, refused: Option<HandlerError>) {
+    /// Adds a write. DynamoDB takes one write of a row in a transaction, so no store is given two.
+    pub fn push(
+        &mut self,
+        write: StagedWrite,
+        refused: Option<HandlerError>,
+    ) -> Result<(), HandlerError> {
+        if let StagedWrite::Row(row) = &write
+            && self
+                .writes
+                .iter()
+                .any(|other| matches!(other, StagedWrite::Row(other) if other.at() == row.at()))
+        {
+            return Err(HandlerError::terminal(format!(
+                "a row of {} is written twice by one job; stage one write that does both",
+                row.at().0
+            )));
+        }
         self.writes.push(write);
         self.refusals.push(refused);
+        Ok(())
     }
 
     pub fn writes(&self) -> &[StagedWrite] {

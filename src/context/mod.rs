@@ -117,7 +117,8 @@ impl Context {
     }
 
     /// Adds a write that commits together with the completion, or not at all: exactly once. The
-    /// error names what this store takes instead. Nothing is written if the handler fails. If the
+    /// error names what this store takes instead; a row is staged once. Nothing is written if the
+    /// handler fails. If the
     /// write's own condition does not hold, the job fails for good: see [`stage_or`](Self::stage_or).
     pub async fn stage(&self, write: impl Into<StagedWrite>) -> Result<(), HandlerError> {
         self.add(write.into(), None).await
@@ -140,8 +141,7 @@ impl Context {
     ) -> Result<(), HandlerError> {
         self.attempt.commits.store().accepts(&write).map_err(HandlerError::terminal)?;
         let mut journal = self.attempt.journal.lock().await;
-        journal.as_mut().ok_or_else(is_over)?.staged.push(write, refused);
-        Ok(())
+        journal.as_mut().ok_or_else(is_over)?.staged.push(write, refused)
     }
 
     /// How far the clocks of workers may differ.

@@ -80,15 +80,21 @@ pub enum RowWrite {
 }
 
 impl RowWrite {
+    /// The row: its table and its key.
+    pub(crate) fn at(&self) -> (&str, &Columns) {
+        match self {
+            Self::PutIfAbsent { table, key, .. }
+            | Self::Add { table, key, .. }
+            | Self::DeleteIf { table, key, .. } => (table, key),
+        }
+    }
+
     /// Refuses what no store can do, when it is staged and not when the job is done.
     pub(super) fn check(&self) -> Result<(), Error> {
         let refuse = |detail| Err(Error::new(ErrorKind::Staged, "stage").with_detail(detail));
         match self {
-            Self::PutIfAbsent { table, key, .. }
-            | Self::Add { table, key, .. }
-            | Self::DeleteIf { table, key, .. }
-                if key.is_empty() =>
-            {
+            _ if self.at().1.is_empty() => {
+                let table = self.at().0;
                 refuse(format!("a row of {table} without a key: name at least one column"))
             }
             Self::Add { table, add, .. } if add.is_empty() => {

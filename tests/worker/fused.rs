@@ -256,3 +256,16 @@ async fn a_key_that_somebody_has_claimed_is_busy_and_then_taken() {
     assert!(matches!(taken.ending, Ending::Completed(_)), "{taken:?}");
     assert_eq!((taken.token, shelf.left()), (Some(2), 7));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_row_that_is_staged_twice_fails_the_job_on_every_store() {
+    let job = Job::new("reserve", |n: i64, cx: Context| async move {
+        cx.stage(take(n)).await?;
+        cx.stage(take(n)).await
+    });
+    let shelf = Shelf::with(10, job, &[]).await;
+    let outcome = shelf.run("order-7", 3).await;
+    assert!(matches!(outcome.ending, Ending::Failed(_)), "{outcome:?}");
+    assert!(outcome.error.unwrap().contains("stage one write that does both"));
+    assert_eq!(shelf.left(), 10);
+}
