@@ -267,6 +267,8 @@ mod tests {
             (key.as_str().into(), key.as_str().into())
         );
         assert_eq!(key.as_str().len(), 32);
+        let sha256 = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+        assert_eq!(print.as_str(), sha256);
         let shown = (print.to_string(), format!("{print:?}"));
         assert_eq!(shown, (print.as_str().into(), print.as_str().into()));
     }

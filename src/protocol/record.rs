@@ -236,3 +236,53 @@ impl Record {
 pub(super) fn has_open_intent(effects: &BTreeMap<String, EffectRecord>) -> bool {
     effects.values().any(|effect| effect.state == EffectState::Intent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_as_they_are_stored() {
+        let statuses = [
+            (Status::Claimed, "claimed", false),
+            (Status::Released, "released", true),
+            (Status::Completed, "completed", false),
+            (Status::Failed, "failed", true),
+            (Status::Unknown, "unknown", true),
+        ];
+        for (status, name, is_parked) in statuses {
+            assert_eq!((status.as_str(), name.parse()), (name, Ok(status)));
+            assert_eq!(
+                (format!("{status:>10}"), status.is_parked()),
+                (format!("{name:>10}"), is_parked)
+            );
+        }
+        let states = [
+            (EffectState::Intent, "intent", true),
+            (EffectState::Sent, "sent", true),
+            (EffectState::Unsent, "unsent", false),
+            (EffectState::Done, "done", true),
+            (EffectState::Rejected, "rejected", false),
+        ];
+        for (state, name, may_have_happened) in states {
+            assert_eq!((state.as_str(), name.parse()), (name, Ok(state)));
+            assert_eq!(state.may_have_happened(), may_have_happened, "{state}");
+        }
+        for (quarantine, name) in [(Quarantine::Pending, "pending"), (Quarantine::Sent, "sent")] {
+            assert_eq!((quarantine.as_str(), name.parse()), (name, Ok(quarantine)));
+        }
+        assert_eq!("Claimed".parse::<Status>(), Err(()));
+    }
+
+    #[test]
+    fn a_claims_id_is_kept_and_shown_as_it_is() {
+        let id = ClaimId::new("7f3a");
+        assert_eq!((id.as_str(), format!("{id:?}")), ("7f3a", "7f3a".to_owned()));
+    }
+
+    #[test]
+    fn a_counter_ends_and_does_not_begin_anew() {
+        assert_eq!(FencingToken(1).next(), FencingToken(2));
+        assert_eq!(Rev(u64::MAX).next(), Rev(u64::MAX));
+    }
+}
