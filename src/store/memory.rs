@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Columns, Commit, Cursor, Page, RowValue, RowWrite, StagedWrite, Store};
+use super::{Capabilities, Columns, Commit, Cursor, Page, RowValue, RowWrite, StagedWrite, Store};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 
@@ -116,6 +116,10 @@ impl Store for MemoryStore {
             StagedWrite::Native { form, .. } => Err(Error::new(ErrorKind::Staged, "stage")
                 .with_detail(format!("the memory store takes RowWrite, not {form}"))),
         }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { rows: true, native: &[], outbox: Some("onlyonce_outbox".to_owned()) }
     }
 }
 

@@ -50,6 +50,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Refuses a staged write that this store cannot commit, naming what would fit.
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error>;
+
+    /// What can commit along with a record here.
+    fn capabilities(&self) -> Capabilities;
 }
 
 /// A store that others look at, too.
@@ -79,6 +82,21 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         self.as_ref().accepts(staged)
     }
+
+    fn capabilities(&self) -> Capabilities {
+        self.as_ref().capabilities()
+    }
+}
+
+/// What can commit along with a record in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Whether it takes [`RowWrite`]s.
+    pub rows: bool,
+    /// The forms of its own that it takes, as [`StagedWrite::form`] calls them.
+    pub native: &'static [&'static str],
+    /// The table of its outbox, if rows can be staged there.
+    pub outbox: Option<String>,
 }
 
 /// What became of a commit, for certain.

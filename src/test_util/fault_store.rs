@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
-use crate::store::{Commit, Cursor, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 
 /// What goes wrong with one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +100,10 @@ impl Store for FaultStore {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         self.inner.accepts(staged)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 }
 

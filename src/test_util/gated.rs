@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, HandlerError};
 use crate::front::{Delay, Mark, Message, Placed, Queue};
 use crate::local::LocalQueue;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Said, Status};
-use crate::store::{Commit, Cursor, MemoryStore, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, MemoryStore, Page, StagedWrite, Store};
 
 /// The store.
 #[derive(Clone)]
@@ -87,6 +87,10 @@ impl Store for GatedStore {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         self.inner.accepts(staged)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 }
 

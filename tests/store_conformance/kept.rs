@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::protocol::{ConditionalWrite, Record, RecordId, Status};
-use onlyonce::store::{Commit, Cursor, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 
 /// What `_keeps` is goes with the store.
 pub struct Kept<S, K> {
@@ -36,5 +36,9 @@ impl<S: Store, K: Send + Sync + 'static> Store for Kept<S, K> {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         self.store.accepts(staged)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.store.capabilities()
     }
 }

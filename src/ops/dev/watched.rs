@@ -8,7 +8,7 @@ use super::kill::{Boundary, Kill};
 use super::ledger::Ledger;
 use crate::error::Error;
 use crate::protocol::{Change, ConditionalWrite, Field, Record, RecordId, Status};
-use crate::store::{Commit, Cursor, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 
 pub struct WatchedStore {
     inner: Arc<dyn Store>,
@@ -93,5 +93,9 @@ impl Store for WatchedStore {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         self.inner.accepts(staged)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 }

@@ -19,7 +19,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use self::item::{Attributes, Expression};
-use super::{Commit, Cursor, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Record, RecordId, Status};
 
@@ -212,6 +212,11 @@ impl Store for DynamoStore {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         rows::item(staged).map(drop)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let outbox = Some(format!("{}-outbox", self.table));
+        Capabilities { rows: true, native: &[rows::NATIVE], outbox }
     }
 }
 

@@ -8,7 +8,7 @@ use super::item::Attributes;
 use crate::error::{Error, ErrorKind};
 use crate::store::{RowValue, RowWrite, StagedWrite};
 
-const NATIVE: &str = "TransactWriteItem";
+pub(super) const NATIVE: &str = "TransactWriteItem";
 
 impl From<TransactWriteItem> for StagedWrite {
     fn from(item: TransactWriteItem) -> Self {

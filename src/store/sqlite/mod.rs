@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use self::fault::fault;
 use self::file::Missing;
 use self::rows::Steps;
-use super::{Commit, Cursor, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 use crate::runtime::{Ended, blocking};
@@ -142,6 +142,11 @@ impl Store for SqliteStore {
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
         Steps::of(staged).map(drop)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let outbox = Some("onlyonce_outbox".to_owned());
+        Capabilities { rows: true, native: &[statement::NATIVE], outbox }
     }
 }
 
