@@ -16,6 +16,7 @@ pub mod local;
 pub mod ops;
 pub mod payload;
 pub mod protocol;
+pub mod relay;
 pub mod rules;
 pub mod runtime;
 #[cfg(any(feature = "dynamodb", feature = "secrets", feature = "ses", feature = "aws-effects"))]

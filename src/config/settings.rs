@@ -17,6 +17,8 @@ pub struct Settings {
     pub queue_url: Option<String>,
     /// `ONLYONCE_DLQ_URL`: the quarantine queue.
     pub dlq_url: Option<String>,
+    /// `ONLYONCE_RELAY`: what a worker outside Lambda does with the store's outbox.
+    pub relay: RelaySetting,
     /// `ONLYONCE_CONCURRENCY`: jobs at once in a batch.
     pub concurrency: usize,
 }
@@ -36,6 +38,18 @@ pub enum StoreSetting {
     },
     /// `memory:`; nothing survives the process.
     Memory,
+}
+
+/// What a worker outside Lambda does with the store's outbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelaySetting {
+    /// `off`: nothing.
+    #[default]
+    Off,
+    /// `also`: it relays it beside polling its queue.
+    Also,
+    /// `only`: it relays it and polls no queue.
+    Only,
 }
 
 impl Settings {
@@ -63,6 +77,16 @@ impl Settings {
                 })?
             }
         };
+        let relay = match get("ONLYONCE_RELAY")?.as_deref() {
+            None | Some("off") => RelaySetting::Off,
+            Some("also") => RelaySetting::Also,
+            Some("only") => RelaySetting::Only,
+            Some(other) => {
+                return Err(fault(format!(
+                    "ONLYONCE_RELAY is {other:?}; give off, also (beside the queue) or only"
+                )));
+            }
+        };
         let jobs = match get("ONLYONCE_JOBS")? {
             Some(path) => PathBuf::from(path),
             None => {
@@ -77,6 +101,7 @@ impl Settings {
             namespace: get("ONLYONCE_NAMESPACE")?.unwrap_or_else(|| "default".to_owned()),
             queue_url: get("ONLYONCE_QUEUE_URL")?,
             dlq_url: get("ONLYONCE_DLQ_URL")?,
+            relay,
             concurrency,
         })
     }
@@ -118,6 +143,7 @@ mod tests {
         assert_eq!(settings.store, StoreSetting::DynamoDb { table: "onlyonce".to_owned() });
         assert_eq!(settings.concurrency, 32);
         assert_eq!(settings.namespace, "default");
+        assert_eq!(settings.relay, RelaySetting::Off);
     }
 
     #[test]
@@ -139,6 +165,7 @@ mod tests {
             "ONLYONCE_NAMESPACE",
             "ONLYONCE_QUEUE_URL",
             "ONLYONCE_DLQ_URL",
+            "ONLYONCE_RELAY",
             "ONLYONCE_CONCURRENCY",
         ] {
             let error = read(&[(name, " ")]).unwrap_err().to_string();
@@ -151,5 +178,7 @@ mod tests {
         let error = read(&[("ONLYONCE_STORE", "mysql://x")]).unwrap_err().to_string();
         assert!(error.contains("dynamodb://TABLE"), "{error}");
         assert!(read(&[("ONLYONCE_CONCURRENCY", "0")]).is_err());
+        let error = read(&[("ONLYONCE_RELAY", "yes")]).unwrap_err().to_string();
+        assert!(error.contains("only"), "{error}");
     }
 }

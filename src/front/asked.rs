@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::envelope::{self, Opened};
-use super::message::{AttributeValue, Message};
+use super::message::{Asks, AttributeValue, Message};
 use crate::protocol::IdempotencyKey;
 use crate::rules::{Derive, MessageRules};
 use crate::service::Delivery;
@@ -29,6 +29,15 @@ pub(crate) fn asked(message: &Message, rules: &MessageRules) -> Asked {
     let Some(body) = &message.body else {
         return Asked::Unclear("the message has no body".to_owned());
     };
+    if let Some(Asks { job, key }) = &message.asks {
+        return Asked::Job(Delivery {
+            job: job.clone(),
+            key: key.clone(),
+            body: body.clone(),
+            message_id: Some(message.id.clone()),
+            enqueued_at: message.sent_at,
+        });
+    }
     // Before anything is derived from it, and before it counts as a broken wrapping.
     if !message.attributes.contains_key(&rules.key_attribute) && is_test_event(body) {
         return Asked::Nothing;

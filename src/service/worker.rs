@@ -16,7 +16,7 @@ use crate::handler::{Call, Job, JobService, Reply, Router};
 use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
 use crate::rules::MessageRules;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
-use crate::store::Store;
+use crate::store::{Outbox, Store};
 
 /// A message that names a job and a key. `Debug` shows neither its payload nor its key.
 #[derive(Clone)]
@@ -110,6 +110,11 @@ impl Worker {
     /// The worker's clock, to share with a queue.
     pub fn shared_clock(&self) -> Arc<dyn Clock> {
         self.commits.shared_clock()
+    }
+
+    /// The outbox of the store it keeps its records in.
+    pub(crate) fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        self.commits.shared_store().outbox()
     }
 
     /// How messages name their job and key.

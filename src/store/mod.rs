@@ -3,6 +3,7 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod memory;
+mod outbox;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod staged;
@@ -17,6 +18,8 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
+pub use outbox::{Outbox, Place, Take, Taken};
+pub(crate) use outbox::{UNIQUE, column};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use staged::{Columns, RowValue, RowWrite, StagedWrite};
@@ -53,6 +56,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What can commit along with a record here.
     fn capabilities(&self) -> Capabilities;
+
+    /// Its outbox, if it has one.
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        None
+    }
 }
 
 /// A store that others look at, too.
@@ -85,6 +93,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn capabilities(&self) -> Capabilities {
         self.as_ref().capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        self.as_ref().clone().outbox()
     }
 }
 

@@ -136,6 +136,8 @@ fn encode_value(value: &RowValue) -> AttributeValue {
     }
 }
 
-fn encode<'a>(columns: impl IntoIterator<Item = (&'a String, &'a RowValue)>) -> Attributes {
+pub(super) fn encode<'a>(
+    columns: impl IntoIterator<Item = (&'a String, &'a RowValue)>,
+) -> Attributes {
     columns.into_iter().map(|(name, value)| (name.clone(), encode_value(value))).collect()
 }
