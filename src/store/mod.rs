@@ -3,6 +3,8 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod memory;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod staged;
@@ -17,6 +19,8 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use sql::{SqlStatement, SqlValue};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use staged::{Columns, RowValue, RowWrite, StagedWrite};
