@@ -4,6 +4,8 @@
 pub mod dynamodb;
 mod memory;
 mod outbox;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub mod sql;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod staged;
@@ -20,6 +22,8 @@ pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
 pub use outbox::{Outbox, Place, Take, Taken};
 pub(crate) use outbox::{UNIQUE, column};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use sql::{SqlStatement, SqlValue};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use staged::{Columns, RowValue, RowWrite, StagedWrite};

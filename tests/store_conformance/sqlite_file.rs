@@ -8,8 +8,11 @@ use onlyonce::protocol::{
     Change, ConditionalWrite, Field, Held, Output, Retention, Status, complete,
 };
 use onlyonce::runtime::{Clock, SystemClock, Task, spawn};
-use onlyonce::store::sqlite::{SqlStatement, SqlValue};
-use onlyonce::store::{Columns, Commit, RowValue, RowWrite, SqliteStore, StagedWrite, Store};
+use onlyonce::store::sql::Abort;
+use onlyonce::store::sqlite::InTransaction;
+use onlyonce::store::{
+    Columns, Commit, RowValue, RowWrite, SqlStatement, SqlValue, SqliteStore, StagedWrite, Store,
+};
 use rusqlite::Connection;
 
 use crate::kept::Kept;
@@ -331,6 +334,14 @@ async fn what_a_staged_write_misses_is_named() {
         (sql("DELETE FROM nowhere", Vec::new(), None), "no such table: nowhere"),
         (sql("DELETE FROM stock WHERE \"sku \" = 1", Vec::new(), None), "no such column"),
         (sql("DELETE FROM stock WHERE sku = ?1", Vec::new(), None), "parameters"),
+        (sql("DELETE FROM stock WHERE sku = $2", vec![1.into()], None), "parameters"),
+        (sql("DELETE FROM stock WHERE sku = :sku", vec![1.into()], None), "parameters"),
+        (sql("DELETE FROM stock", vec![1.into()], None), "parameters"),
+        // To SQLite both are its first parameter.
+        (
+            sql("DELETE FROM stock WHERE sku = $2 OR sku = ?1", vec![1.into(), 2.into()], None),
+            "parameters",
+        ),
         (keyless, "without a key"),
     ] {
         let error = store.commit(&done(&held), &[staged]).await.unwrap_err();
@@ -461,4 +472,143 @@ async fn what_is_missing_or_broken_is_refused_for_good() {
     let error = store.commit(&first_claim("k", "first").0, &[]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreRefused);
     assert!(error.to_string().contains("no such table: onlyonce"), "{error}");
+}
+
+#[tokio::test]
+async fn parameters_mean_their_numbers_wherever_they_stand() {
+    let folder = Scratch::new();
+    let store = folder.store().await;
+    folder.foreign().execute_batch(STOCK).unwrap();
+    let held = claimed(&store).await;
+    let staged = [
+        sql(
+            "INSERT INTO stock (available, sku, size) VALUES ($2, $1, $2)",
+            vec!["cup".into(), 5.into()],
+            Some(1),
+        ),
+        sql("UPDATE stock SET name = ?2 WHERE sku = ?1", vec!["cup".into(), "c".into()], Some(1)),
+    ];
+    assert_eq!(store.commit(&done(&held), &staged).await.unwrap(), Commit::Applied);
+    let row: (String, i64, i64, String) = folder
+        .foreign()
+        .query_row("SELECT sku, available, size, name FROM stock", [], |row| row.try_into())
+        .unwrap();
+    assert_eq!(row, ("cup".to_owned(), 5, 5, "c".to_owned()));
+}
+
+fn closure(
+    work: impl Fn(&rusqlite::Transaction<'_>) -> Result<(), Abort> + Send + Sync + 'static,
+) -> StagedWrite {
+    InTransaction::new(work).into()
+}
+
+#[tokio::test]
+async fn a_closure_lands_with_the_completion_or_not_at_all() {
+    let folder = Scratch::new();
+    let store = folder.store().await;
+    folder.foreign().execute_batch(STOCK).unwrap();
+    folder.foreign().execute_batch("INSERT INTO stock (sku, available) VALUES ('cup', 5)").unwrap();
+    let take = |by: i64| {
+        closure(move |transaction| {
+            transaction.execute("UPDATE stock SET available = available - ?1", [by])?;
+            let left: i64 =
+                transaction.query_row("SELECT available FROM stock", [], |row| row.get(0))?;
+            if left < 0 { Err(Abort::Refused) } else { Ok(()) }
+        })
+    };
+    let held = claimed(&store).await;
+    let commit = store.commit(&done(&held), &[take(2), take(4)]).await.unwrap();
+    assert_eq!(commit, Commit::Refused { index: 1 });
+    assert_eq!(available(&folder), Some(5));
+    // Its own error, the database's, and a constraint.
+    let wrong = closure(|_| Err(Abort::from(std::io::Error::other("no shelf"))));
+    let missing = closure(|transaction| Ok(transaction.execute_batch("DELETE FROM nowhere")?));
+    for (staged, named) in [(wrong, "no shelf"), (missing, "no such table: nowhere")] {
+        let error = store.commit(&done(&held), &[take(2), staged]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Staged);
+        assert!(error.to_string().contains(named), "{error}");
+    }
+    let twice = closure(|transaction| {
+        Ok(transaction.execute_batch("INSERT INTO stock (sku) VALUES ('cup')")?)
+    });
+    let commit = store.commit(&done(&held), &[take(2), twice]).await.unwrap();
+    assert_eq!(commit, Commit::Refused { index: 1 });
+    assert_eq!((available(&folder), status(&store, &held).await), (Some(5), Status::Claimed));
+
+    assert_eq!(store.commit(&done(&held), &[take(2), take(3)]).await.unwrap(), Commit::Applied);
+    assert_eq!((available(&folder), status(&store, &held).await), (Some(0), Status::Completed));
+}
+
+#[tokio::test]
+async fn a_closure_that_panics_or_ends_the_transaction_is_not_told_as_done() {
+    let folder = Scratch::new();
+    let store = folder.store().await;
+    folder.foreign().execute_batch(STOCK).unwrap();
+    let held = claimed(&store).await;
+    let panics = closure(|transaction| {
+        transaction.execute_batch("INSERT INTO stock (sku) VALUES ('cup')")?;
+        panic!("no more");
+    });
+    let error = store.commit(&done(&held), &[panics]).await.unwrap_err();
+    assert!(error.to_string().contains("no more"), "{error}");
+    let ends = closure(|transaction| Ok(transaction.execute_batch("ROLLBACK")?));
+    let error = store.commit(&done(&held), &[ends]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Staged);
+    assert!(error.to_string().contains("ended the transaction"), "{error}");
+    assert_eq!(status(&store, &held).await, Status::Claimed);
+    assert_eq!(store.commit(&done(&held), &[]).await.unwrap(), Commit::Applied);
+    let count: i64 =
+        folder.foreign().query_row("SELECT count(*) FROM stock", [], |row| row.get(0)).unwrap();
+    assert_eq!(count, 0);
+}
+
+fn entry(order: &str, event: &str) -> StagedWrite {
+    let text = |name: &str, text: &str| (name.to_owned(), RowValue::from(text));
+    RowWrite::PutIfAbsent {
+        table: "onlyonce_outbox".to_owned(),
+        key: Columns::from([text("order_key", order), text("event_id", event)]),
+        values: Columns::from([
+            text("event", "order.placed"),
+            text("body", "{}"),
+            ("created_at".to_owned(), RowValue::from(7)),
+        ]),
+    }
+    .into()
+}
+
+#[tokio::test]
+async fn an_outbox_row_is_there_once_and_in_order() {
+    let folder = Scratch::new();
+    let store = folder.store().await;
+    let held = claimed(&store).await;
+    let twice = [entry("o", "1"), entry("o", "1")];
+    let commit = store.commit(&done(&held), &twice).await.unwrap();
+    assert_eq!(commit, Commit::Refused { index: 1 });
+    let both = [entry("o", "2"), entry("o", "1")];
+    assert_eq!(store.commit(&done(&held), &both).await.unwrap(), Commit::Applied);
+    let foreign = folder.foreign();
+    let mut rows = foreign
+        .prepare("SELECT event_id FROM onlyonce_outbox WHERE sent_at IS NULL ORDER BY seq")
+        .unwrap();
+    let events: Vec<String> =
+        rows.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    assert_eq!(events, ["2", "1"]);
+}
+
+#[tokio::test]
+async fn a_file_from_before_the_outbox_works_and_gets_it_when_it_is_set_up() {
+    let folder = Scratch::new();
+    drop(folder.store().await);
+    folder.foreign().execute_batch("DROP TABLE onlyonce_outbox").unwrap();
+    let store = SqliteStore::open_existing(folder.file()).await.unwrap();
+    let held = claimed(&store).await;
+    let error = store.commit(&done(&held), &[entry("o", "1")]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Staged);
+    assert!(error.to_string().contains("onlyonce setup"), "{error}");
+    assert_eq!(status(&store, &held).await, Status::Claimed);
+
+    assert!(SqliteStore::create(folder.file()).await.unwrap());
+    assert!(!SqliteStore::create(folder.file()).await.unwrap());
+    let commit = store.commit(&done(&held), &[entry("o", "1")]).await;
+    assert_eq!(commit.unwrap(), Commit::Applied);
 }

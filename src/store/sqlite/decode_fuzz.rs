@@ -4,8 +4,9 @@ use fastrand::Rng;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, params_from_iter};
 
-use super::*;
+use crate::error::ErrorKind;
 use crate::fuzz::fuzz_made;
+use crate::store::sql::decode;
 
 /// A record's columns.
 fn fine() -> Vec<(&'static str, Sql)> {

@@ -1,4 +1,4 @@
-//! Opening the file, and making the table in it.
+//! Opening the file, and making the tables in it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::fault::{fault, is_busy};
 use crate::error::{Error, ErrorKind};
+use crate::store::sql::OUTBOX;
 
 /// How long a statement waits for whoever else has the file: as long as one attempt of a call to
 /// DynamoDB. The caller tries again within the attempt's time.
@@ -17,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What to do if there are no records.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Make the file and the table.
+    /// Make the file and the tables.
     Make,
     /// Say so. A worker that starts afresh in a wrong place has forgotten everything.
     Refuse,
@@ -25,7 +26,7 @@ pub(super) enum Missing {
 
 /// STRICT: a column holds what it says, or the write fails. Columns that a later version adds may
 /// be null or have a default. `user_version` and `application_id` are the application's.
-const TABLE: &str = "
+const RECORDS: &str = "
 CREATE TABLE onlyonce (
     pk TEXT NOT NULL PRIMARY KEY,
     key TEXT NOT NULL,
@@ -55,7 +56,31 @@ CREATE TABLE onlyonce (
 CREATE INDEX onlyonce_parked ON onlyonce (parked, updated_at, pk) WHERE parked IS NOT NULL;
 ";
 
-/// A connection to the file, and whether the table was made.
+/// What commits along with a record and is sent afterwards, in the order of `seq`.
+const OUTBOX_TABLE: &str = "
+CREATE TABLE onlyonce_outbox (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    order_key TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    event TEXT NOT NULL,
+    body TEXT NOT NULL,
+    message_key TEXT,
+    traceparent TEXT,
+    nonce TEXT,
+    created_at INTEGER NOT NULL,
+    until INTEGER,
+    sent_at INTEGER,
+    taken_until INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (order_key, event_id)
+) STRICT;
+CREATE INDEX onlyonce_outbox_unsent ON onlyonce_outbox (seq) WHERE sent_at IS NULL;
+";
+
+/// The tables, each with what makes it.
+const TABLES: [(&str, &str); 2] = [("onlyonce", RECORDS), (OUTBOX, OUTBOX_TABLE)];
+
+/// A connection to the file, and whether a table was made. One that is only looked for may lack
+/// the outbox: it is of an earlier version then, and works.
 pub(super) fn open(path: &Path, missing: Missing) -> Result<(Connection, bool), Error> {
     let refused = |detail: &str| {
         Error::new(ErrorKind::StoreRefused, "open")
@@ -72,9 +97,8 @@ pub(super) fn open(path: &Path, missing: Missing) -> Result<(Connection, bool), 
     }
     let mut connection = Connection::open_with_flags(path, flags).map_err(fault)?;
     connection.busy_timeout(PATIENCE).map_err(fault)?;
-    let is_there = has_table(&connection).map_err(fault)?;
     // Before anything in a foreign file is changed.
-    if missing == Missing::Refuse && !is_there {
+    if missing == Missing::Refuse && !has_table(&connection, "onlyonce").map_err(fault)? {
         return Err(refused(none));
     }
     configure(&connection).map_err(fault)?;
@@ -84,7 +108,7 @@ pub(super) fn open(path: &Path, missing: Missing) -> Result<(Connection, bool), 
             "its journal mode stays {mode:?}; give the path of a file on a disk of this machine"
         )));
     }
-    let made = !is_there && make_table(&mut connection).map_err(fault)?;
+    let made = missing == Missing::Make && make_tables(&mut connection).map_err(fault)?;
     Ok((connection, made))
 }
 
@@ -121,18 +145,31 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     mode
 }
 
-fn has_table(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'onlyonce'";
-    connection.query_row(sql, [], |row| row.get(0))
+fn has_table(connection: &Connection, table: &str) -> rusqlite::Result<bool> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    connection.query_row(sql, [table], |row| row.get(0))
 }
 
-/// Makes the table with its index; false if another was first.
-fn make_table(connection: &mut Connection) -> rusqlite::Result<bool> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if has_table(&transaction)? {
+/// Makes the tables that are not there, with their indexes; false if all were.
+fn make_tables(connection: &mut Connection) -> rusqlite::Result<bool> {
+    let is_missing = |connection: &Connection| -> rusqlite::Result<Vec<&str>> {
+        let mut missing = Vec::new();
+        for (table, sql) in TABLES {
+            if !has_table(connection, table)? {
+                missing.push(sql);
+            }
+        }
+        Ok(missing)
+    };
+    // A look first: it waits for no writer.
+    if is_missing(connection)?.is_empty() {
         return Ok(false);
     }
-    transaction.execute_batch(TABLE)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let missing = is_missing(&transaction)?;
+    for sql in &missing {
+        transaction.execute_batch(sql)?;
+    }
     transaction.commit()?;
-    Ok(true)
+    Ok(!missing.is_empty())
 }

@@ -1,12 +1,13 @@
 //! Records in one SQLite file: no server, one transaction a step.
 
-mod columns;
+mod bind;
 mod decode;
 mod fault;
 mod file;
+mod in_transaction;
+mod outbox;
 mod records;
 mod rows;
-mod statement;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,19 +20,21 @@ use tokio::sync::Mutex;
 use self::fault::fault;
 use self::file::Missing;
 use self::rows::Steps;
-use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use super::sql::{NATIVE, OUTBOX};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 use crate::runtime::{Ended, blocking};
 
-pub use statement::{SqlStatement, SqlValue};
+pub use in_transaction::InTransaction;
 
-/// Records in the table `onlyonce` of one SQLite file, which may hold the application's own
-/// tables, too.
+/// Records in the table `onlyonce` of one SQLite file, which holds the outbox `onlyonce_outbox`
+/// beside it and may hold the application's own tables, too.
 ///
-/// A commit is one transaction: the record, every staged [`RowWrite`](super::RowWrite) and every
-/// [`SqlStatement`] are on the disk before it is answered, or none of them is there. So a job whose
-/// effects are rows of the same file does them exactly once. Any number of processes of one
+/// A commit is one transaction: the record and all that is staged along with it, be it
+/// [`RowWrite`](super::RowWrite)s, [`SqlStatement`](super::SqlStatement)s or a closure
+/// ([`InTransaction`]), are on the disk before it is answered, or none of them is there. So a job
+/// whose effects are rows of the same file does them exactly once. Any number of processes of one
 /// machine may share the file; a write waits two seconds at most for another's.
 ///
 /// What it needs: a disk of this machine (the write-ahead log does not work over a network), and
@@ -50,7 +53,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// The records in the file at `path`. Makes the file and the table if they are not there.
+    /// The records in the file at `path`. Makes the file and the tables if they are not there.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::opened(path.as_ref(), Missing::Make).await.map(|(store, _)| store)
     }
@@ -61,8 +64,8 @@ impl SqliteStore {
         Self::opened(path.as_ref(), Missing::Refuse).await.map(|(store, _)| store)
     }
 
-    /// Makes the file and the table. Answers false if the table was there already; it is then left
-    /// as it is.
+    /// Makes the file and the tables, or of these what an earlier version did not know. Answers
+    /// false if all was there already; it is then left as it is.
     pub async fn create(path: impl AsRef<Path>) -> Result<bool, Error> {
         Self::opened(path.as_ref(), Missing::Make).await.map(|(_, made)| made)
     }
@@ -145,8 +148,12 @@ impl Store for SqliteStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let outbox = Some("onlyonce_outbox".to_owned());
-        Capabilities { rows: true, native: &[statement::NATIVE], outbox }
+        let native = &[NATIVE, in_transaction::CLOSURE];
+        Capabilities { rows: true, native, outbox: Some(OUTBOX.to_owned()) }
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        Some(self)
     }
 }
 

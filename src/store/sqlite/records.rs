@@ -1,13 +1,12 @@
 //! Reading and writing records, inside a transaction or beside one.
 
-use rusqlite::{Connection, params, params_from_iter};
+use rusqlite::{Connection, params};
 
-use super::columns::{Named, columns, encode};
-use super::decode::decode;
+use super::bind::{Unfit, bind};
 use super::fault::fault;
-use super::statement::SqlValue;
-use crate::error::Error;
-use crate::protocol::{Change, ConditionalWrite, Expect, Record, RecordId, SCHEMA_VERSION, Status};
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
+use crate::store::sql::{decode, record_sql};
 use crate::store::{Cursor, Page};
 
 /// The record as it is now.
@@ -15,53 +14,21 @@ pub(super) fn load(connection: &Connection, id: &RecordId) -> Result<Option<Reco
     let fault = |error| fault("load", error);
     let mut select = connection.prepare("SELECT * FROM onlyonce WHERE pk = ?1").map_err(fault)?;
     let mut rows = select.query([id.as_str()]).map_err(fault)?;
-    rows.next().map_err(fault)?.map(decode).transpose()
+    rows.next().map_err(fault)?.map(|row| decode(row)).transpose()
 }
 
 /// Writes the record if its condition holds; false if not.
 pub(super) fn write(connection: &Connection, write: &ConditionalWrite) -> Result<bool, Error> {
-    let (sql, values) = match (&write.expect, &write.change) {
-        (Expect::Absent, Change::Create(record)) => insert(encode(record)?),
-        // There is nothing to update where there is no record.
-        (Expect::Absent, Change::Update(_)) => return Ok(false),
-        (Expect::At { .. }, Change::Create(record)) => update(encode(record)?, write),
-        (Expect::At { .. }, Change::Update(fields)) => {
-            let named: Result<Vec<Named>, Error> = fields.iter().map(columns).collect();
-            update(named?.concat(), write)
-        }
+    let fault = |error| fault("write", error);
+    let Some((sql, values)) = record_sql(write)? else {
+        return Ok(false);
     };
-    let changed = connection.execute(&sql, params_from_iter(&values));
-    changed.map(|rows| rows == 1).map_err(|error| fault("write", error))
-}
-
-fn insert(named: Named) -> (String, Vec<SqlValue>) {
-    let (names, values): (Vec<_>, Vec<_>) = named.into_iter().unzip();
-    let places: Vec<_> = (1..=values.len()).map(|n| format!("?{n}")).collect();
-    let (names, places) = (names.join(", "), places.join(", "));
-    let sql =
-        format!("INSERT INTO onlyonce ({names}) VALUES ({places}) ON CONFLICT (pk) DO NOTHING");
-    (sql, values)
-}
-
-/// Sets what is named and leaves the rest, columns of a later version included. A record of a
-/// later layout is left alone even by its own claim: reading it then says why.
-fn update(named: Named, write: &ConditionalWrite) -> (String, Vec<SqlValue>) {
-    let mut values: Vec<SqlValue> = vec![write.id.as_str().into()];
-    let mut place = |value| {
-        values.push(value);
-        values.len()
-    };
-    let mut conditions = format!("pk = ?1 AND v <= {SCHEMA_VERSION}");
-    if let Expect::At { claim_id, rev } = &write.expect {
-        let claim_id = place(claim_id.as_str().into());
-        conditions.push_str(&format!(" AND claim_id = ?{claim_id}"));
-        // Past the largest integer: a revision that no record here can have.
-        let rev = place(i64::try_from(rev.0).ok().into());
-        conditions.push_str(&format!(" AND rev = ?{rev}"));
-    }
-    let sets: Vec<_> =
-        named.into_iter().map(|(name, value)| format!("{name} = ?{}", place(value))).collect();
-    (format!("UPDATE onlyonce SET {} WHERE {conditions}", sets.join(", ")), values)
+    let mut statement = connection.prepare(&sql).map_err(fault)?;
+    bind(&mut statement, &values).map_err(|unfit| match unfit {
+        Unfit::Sqlite(error) => fault(error),
+        Unfit::Parameters(why) => Error::new(ErrorKind::StoreRefused, "write").with_detail(why),
+    })?;
+    Ok(statement.raw_execute().map_err(fault)? == 1)
 }
 
 /// Records in one parked status, oldest first, by the index.

@@ -12,12 +12,12 @@ use crate::protocol::{
 
 pub(super) type Named = Vec<(&'static str, SqlValue)>;
 
-/// SQLite's integers have 63 bits and a sign. A number past that is refused rather than stored as
+/// The integers of SQL have 63 bits and a sign. A number past that is refused rather than stored as
 /// another: a write must be read back as it was sent.
 fn number(name: &'static str, number: u64) -> Result<SqlValue, Error> {
     i64::try_from(number).map(SqlValue::Integer).map_err(|_| {
         Error::new(ErrorKind::StoreRefused, "encode")
-            .with_detail(format!("{name} {number} is past the largest integer of SQLite"))
+            .with_detail(format!("{name} {number} is past the largest integer of the database"))
     })
 }
 

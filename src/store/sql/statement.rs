@@ -1,39 +1,38 @@
 //! SQL as a staged write: what portable rows cannot say.
 
-use rusqlite::ToSql;
-use rusqlite::types::{ToSqlOutput, Value, ValueRef};
-
 use crate::store::{RowValue, StagedWrite};
 
-/// One SQL statement that commits together with the completion, or not at all.
+/// One SQL statement that commits together with the completion, or not at all: on SQLite and on
+/// Postgres.
 ///
 /// A condition goes into its `WHERE`, or into the table as `CHECK`, `UNIQUE`, a foreign key or a
 /// trigger that raises: each of them refuses the completion, as a row's condition does.
 ///
 /// ```
-/// use onlyonce::store::StagedWrite;
-/// use onlyonce::store::sqlite::SqlStatement;
+/// use onlyonce::store::{SqlStatement, StagedWrite};
 ///
 /// let reserve = StagedWrite::from(SqlStatement {
-///     sql: "UPDATE stock SET held = held + ?1 WHERE sku = ?2 AND available >= held + ?1".into(),
+///     sql: "UPDATE stock SET held = held + $1 WHERE sku = $2 AND available >= held + $1".into(),
 ///     params: vec![3.into(), "cup".into()],
 ///     expect_changes: Some(1),
 /// });
-/// # assert_eq!(reserve.form(), "sqlite::SqlStatement");
+/// # assert_eq!(reserve.form(), "SqlStatement");
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SqlStatement {
     /// One `INSERT`, `UPDATE`, `DELETE` or `CREATE`; nothing that only reads or that controls the
     /// transaction, and nothing that answers rows.
     pub sql: String,
-    /// The values of `?1`, `?2`, and so on.
+    /// The values of `$1`, `$2`, and so on; on SQLite `?1`, `?2` will do as well. On Postgres each
+    /// becomes what its place asks for, as if it were written there in quotes.
     pub params: Vec<SqlValue>,
     /// How many rows it must change; any other number refuses the completion. `None`: any number, as
     /// for a `CREATE`.
     pub expect_changes: Option<u64>,
 }
 
-pub(super) const NATIVE: &str = "sqlite::SqlStatement";
+/// What it is called.
+pub(in crate::store) const NATIVE: &str = "SqlStatement";
 
 impl From<SqlStatement> for StagedWrite {
     fn from(statement: SqlStatement) -> Self {
@@ -84,17 +83,5 @@ values! {
 impl<T: Into<Self>> From<Option<T>> for SqlValue {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
-    }
-}
-
-impl ToSql for SqlValue {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match self {
-            Self::Null => ToSqlOutput::Owned(Value::Null),
-            Self::Integer(number) => ToSqlOutput::Owned(Value::Integer(*number)),
-            Self::Real(number) => ToSqlOutput::Owned(Value::Real(*number)),
-            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
-        })
     }
 }
