@@ -14,6 +14,7 @@ pub mod lambda;
 pub mod local;
 #[cfg(feature = "cli")]
 pub mod ops;
+pub mod outbox;
 pub mod payload;
 pub mod protocol;
 pub mod relay;

@@ -75,6 +75,7 @@ impl Kit {
             body: body.to_owned(),
             message_id: None,
             enqueued_at: Some(now),
+            unique: None,
         };
         self.worker.handle(delivery, Deadline::new(now, now + Duration::from_secs(20))).await
     }

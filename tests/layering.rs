@@ -48,6 +48,8 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "front", "local", "ops",
         ],
     ),
+    ("outbox", &["protocol", "runtime", "error", "store"]),
+    ("relay", &["protocol", "runtime", "error", "store", "service", "front", "relay"]),
     ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
     (
         "test_util",
@@ -66,7 +68,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     // What tests alone have, each module's own.
     ("fuzz", &[]),
-    ("lambda", &["config", "error", "front", "service", "sdk", "telemetry"]),
+    ("lambda", &["protocol", "config", "error", "front", "relay", "service", "sdk", "telemetry"]),
     (
         "serve",
         &[
@@ -77,6 +79,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "handler",
             "lambda",
             "ops",
+            "relay",
             "service",
             "sdk",
             "telemetry",

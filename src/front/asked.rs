@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::envelope::{self, Opened};
 use super::message::{Asks, AttributeValue, Message};
+use super::queue::ATTRIBUTE_UNIQUE;
 use crate::protocol::IdempotencyKey;
 use crate::rules::{Derive, MessageRules};
-use crate::service::Delivery;
+use crate::service::{Delivery, UniqueRow};
 
 /// What a message asks for.
 pub(crate) enum Asked {
@@ -36,6 +37,7 @@ pub(crate) fn asked(message: &Message, rules: &MessageRules) -> Asked {
             body: body.clone(),
             message_id: Some(message.id.clone()),
             enqueued_at: message.sent_at,
+            unique: None,
         });
     }
     // Before anything is derived from it, and before it counts as a broken wrapping.
@@ -66,7 +68,17 @@ fn delivery(message: &Message, body: &str, rules: &MessageRules) -> Result<Deliv
         body: opened.payload,
         message_id: Some(message.id.clone()),
         enqueued_at: message.sent_at,
+        unique: unique(message),
     })
+}
+
+/// The row of a unique message: whoever writes this attribute by hand clears nothing but such rows.
+fn unique(message: &Message) -> Option<UniqueRow> {
+    let AttributeValue::Text(text) = &message.attributes.get(ATTRIBUTE_UNIQUE)?.value else {
+        return None;
+    };
+    let (row, nonce) = text.split_once('/')?;
+    Some(UniqueRow { row: row.to_owned(), nonce: nonce.to_owned() })
 }
 
 /// A name that is given, perhaps an empty one, or else one that is derived.

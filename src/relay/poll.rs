@@ -5,11 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use super::Relay;
-use crate::error::{Error, ErrorKind};
+use super::{Relay, Swept};
 use crate::runtime::before;
-use crate::service::Deadline;
-use crate::store::Take;
 
 /// How long it rests where there is nothing to send on.
 const REST: Duration = Duration::from_millis(500);
@@ -17,8 +14,6 @@ const REST: Duration = Duration::from_millis(500);
 const LONGEST_REST: Duration = Duration::from_secs(5);
 /// The time of one round, and for how long what it has taken is nobody else's.
 const ROUND: Duration = Duration::from_secs(60);
-/// Entries of one round.
-const PAGE: usize = 100;
 /// How long what is under way may go on after a stop.
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -45,9 +40,9 @@ impl Relay {
         let clock = self.worker.clock();
         let mut in_vain = 0u32;
         while !*stop.borrow() {
-            match self.round().await {
-                Ok(Round { sent: 0, left: 0 }) => in_vain = 0,
-                Ok(Round { sent: 0, .. }) => in_vain = in_vain.saturating_add(1),
+            match self.once(clock.now() + ROUND).await {
+                Ok(Swept { sent: 0, left: 0, .. }) => in_vain = 0,
+                Ok(Swept { sent: 0, .. }) => in_vain = in_vain.saturating_add(1),
                 Ok(_) => {
                     in_vain = 0;
                     continue;
@@ -62,35 +57,4 @@ impl Relay {
             before(clock, clock.now() + rest, told).await;
         }
     }
-
-    async fn round(&self) -> Result<Round, Error> {
-        let clock = self.worker.clock();
-        let begun = clock.now();
-        let deadline = Deadline::new(begun, begun + ROUND);
-        let (mut round, mut after) = (Round::default(), None);
-        loop {
-            let now = clock.now();
-            let made_before = now + Duration::from_millis(1);
-            let take = Take { now, made_before, until: deadline.hard, limit: PAGE, after };
-            let taken = before(clock, deadline.stop, self.outbox.take(take)).await;
-            let taken = taken.ok_or_else(|| {
-                Error::new(ErrorKind::StoreUnavailable, "read the outbox")
-                    .with_detail("no answer in time")
-            })??;
-            let left = self.send_on(&taken.entries, deadline).await.len();
-            round.sent += taken.entries.len() - left;
-            round.left += left;
-            after = taken.next;
-            if after.is_none() || clock.now() >= deadline.stop {
-                return Ok(round);
-            }
-        }
-    }
-}
-
-/// What one look at the whole outbox came to.
-#[derive(Clone, Copy, Default)]
-struct Round {
-    sent: usize,
-    left: usize,
 }

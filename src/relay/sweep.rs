@@ -1,4 +1,4 @@
-//! What the stream has missed: a look at the whole outbox from time to time.
+//! A look at the whole outbox: for what its stream has missed, and where there is no stream.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 use tracing::info;
 
 use super::Relay;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::Timestamp;
 use crate::runtime::before;
 use crate::service::Deadline;
@@ -17,7 +17,7 @@ const STREAM: Duration = Duration::from_secs(120);
 /// Entries of one look.
 const PAGE: usize = 100;
 
-/// What a sweep has found.
+/// What a look at the outbox came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Swept {
     /// Entries that were sent on.
@@ -29,27 +29,34 @@ pub struct Swept {
 }
 
 impl Relay {
-    /// Sends on what has waited for longer than two minutes. `hard` is when the platform ends the
-    /// invocation.
+    /// Sends on what waits now. `hard` is when the time for it is over.
+    pub async fn once(&self, hard: Timestamp) -> Result<Swept, Error> {
+        // What was made in this very millisecond, too.
+        self.look(self.worker.clock().now() + Duration::from_millis(1), hard).await
+    }
+
+    /// Sends on what has waited for longer than two minutes: what the stream has missed. `hard` is
+    /// when the platform ends the invocation.
     pub async fn sweep(&self, hard: Timestamp) -> Result<Swept, Error> {
+        let swept = self.look(self.worker.clock().now() - STREAM, hard).await?;
+        let Swept { sent, left, oldest_s } = swept;
+        info!(sent, left, oldest_s, "outbox swept");
+        Ok(swept)
+    }
+
+    async fn look(&self, made_before: Timestamp, hard: Timestamp) -> Result<Swept, Error> {
         let clock = self.worker.clock();
-        let begun = clock.now();
-        let deadline = Deadline::new(begun, hard);
+        let deadline = Deadline::new(clock.now(), hard);
         let mut swept = Swept::default();
         let mut after = None;
         loop {
             let now = clock.now();
-            let take = Take {
-                now,
-                made_before: begun - STREAM,
-                until: hard,
-                limit: PAGE,
-                after: after.take(),
-            };
-            let Some(taken) = before(clock, deadline.stop, self.outbox.take(take)).await else {
-                break;
-            };
-            let taken = taken?;
+            let take = Take { now, made_before, until: hard, limit: PAGE, after };
+            let taken = before(clock, deadline.stop, self.outbox.take(take)).await;
+            let taken = taken.ok_or_else(|| {
+                Error::new(ErrorKind::StoreUnavailable, "read the outbox")
+                    .with_detail("no answer in time")
+            })??;
             let oldest = taken.entries.iter().map(|entry| now.since(entry.created_at)).max();
             swept.oldest_s = swept.oldest_s.max(oldest.unwrap_or_default().as_secs());
             let left = self.send_on(&taken.entries, deadline).await.len();
@@ -57,11 +64,8 @@ impl Relay {
             swept.sent += taken.entries.len() - left;
             after = taken.next;
             if after.is_none() || clock.now() >= deadline.stop {
-                break;
+                return Ok(swept);
             }
         }
-        let Swept { sent, left, oldest_s } = swept;
-        info!(sent, left, oldest_s, "outbox swept");
-        Ok(swept)
     }
 }

@@ -31,6 +31,17 @@ pub struct Delivery {
     pub message_id: Option<String>,
     /// When it was enqueued, if the queue says so.
     pub enqueued_at: Option<Timestamp>,
+    /// Set on a message that is to be in the queue once at a time.
+    pub unique: Option<UniqueRow>,
+}
+
+/// Where it stands that a unique message waits or runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueRow {
+    /// The order key of its row in the outbox.
+    pub row: String,
+    /// Tells it from a later message of the same unique id.
+    pub nonce: String,
 }
 
 impl fmt::Debug for Delivery {

@@ -21,7 +21,7 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
 pub use outbox::{Outbox, Place, Take, Taken};
-pub(crate) use outbox::{UNIQUE, column};
+pub(crate) use outbox::{UNIQUE, clear_unique, column};
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sql::{SqlStatement, SqlValue};
 #[cfg(feature = "sqlite")]

@@ -23,6 +23,9 @@ pub trait Outbox: Send + Sync + 'static {
     /// The entry could not be sent on and is not to be taken before `at`. Best effort.
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error>;
 
+    /// Clears the row of a unique message, unless a later one has taken its place.
+    async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error>;
+
     /// Adds a unique message, unless another with its row waits or runs at `now`. Answers whether
     /// it did.
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error>;
@@ -82,6 +85,16 @@ pub(crate) fn millis(at: Timestamp) -> RowValue {
 
 /// The event id of each unique message's row: its order key alone tells it from others.
 pub(crate) const UNIQUE: &str = "unique";
+
+/// Clears the row of a unique message, unless a later one has taken its place.
+pub(crate) fn clear_unique(table: String, row: &str, nonce: &str) -> RowWrite {
+    let column = |name: &str, value: &str| (name.to_owned(), RowValue::from(value));
+    RowWrite::DeleteIf {
+        table,
+        key: [column(column::ORDER_KEY, row), column(column::EVENT_ID, UNIQUE)].into(),
+        values: [column(column::NONCE, nonce)].into(),
+    }
+}
 
 impl OutboxEntry {
     /// The entry as a row of `table`, to commit with what it tells of: the table that

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::error::SdkError;
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -14,7 +15,7 @@ use super::rows::encode;
 use super::{DynamoStore, sdk_error};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
-use crate::store::outbox::{Outbox, Place, Take, Taken, column};
+use crate::store::outbox::{Outbox, Place, Take, Taken, UNIQUE, column};
 use crate::store::{Columns, RowValue};
 
 /// For how long a unique message's row is kept past its end: DynamoDB's TTL counts in seconds.
@@ -125,6 +126,29 @@ impl Outbox for DynamoStore {
     /// Nothing is noted: the stream and the next look at the table bring it again.
     async fn put_back(&self, _entry: &OutboxEntry, _at: Timestamp) -> Result<(), Error> {
         Ok(())
+    }
+
+    async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
+        let place = Place { order_key: row.to_owned(), event_id: UNIQUE.to_owned() };
+        let deleted = self
+            .client
+            .delete_item()
+            .table_name(self.outbox_table())
+            .set_key(Some(start(place)))
+            .condition_expression("#nonce = :nonce")
+            .expression_attribute_names("#nonce", column::NONCE)
+            .expression_attribute_values(":nonce", AttributeValue::S(nonce.to_owned()))
+            .send()
+            .await;
+        match deleted {
+            Ok(_) => Ok(()),
+            Err(SdkError::ServiceError(context))
+                if matches!(context.err(), DeleteItemError::ConditionalCheckFailedException(_)) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(sdk_error("delete", None, error)),
+        }
     }
 
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {

@@ -16,6 +16,15 @@ impl From<TransactWriteItem> for StagedWrite {
     }
 }
 
+/// For a transaction of your own.
+impl TryFrom<&RowWrite> for TransactWriteItem {
+    type Error = Error;
+
+    fn try_from(row: &RowWrite) -> Result<Self, Error> {
+        row_item(row)
+    }
+}
+
 /// The staged write as an item of a transaction.
 pub(super) fn item(staged: &StagedWrite) -> Result<TransactWriteItem, Error> {
     match staged {

@@ -60,6 +60,17 @@ impl Outbox for MemoryStore {
         Ok(())
     }
 
+    async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
+        let mut state = self.state();
+        let is_it = |(table, key): &RowAt, values: &Columns| {
+            table == OUTBOX
+                && key.get(column::ORDER_KEY) == Some(&row.into())
+                && values.get(column::NONCE) == Some(&nonce.into())
+        };
+        state.rows.retain(|at, values| !is_it(at, values));
+        Ok(())
+    }
+
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
         let mut state = self.state();
         let is_held =

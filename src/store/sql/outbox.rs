@@ -1,6 +1,7 @@
 //! The outbox in SQL, alike on every store.
 
-use super::{OUTBOX, SqlValue};
+use super::{OUTBOX, SqlStatement, SqlValue};
+use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Take, column, millis};
 use crate::store::{Columns, RowValue};
@@ -80,6 +81,12 @@ pub fn put_back(entry: &OutboxEntry, when: Timestamp) -> Sql {
     (format!("UPDATE {OUTBOX} {sql}"), values)
 }
 
+/// What `clear` writes.
+pub fn clear(row: &str, nonce: &str) -> Sql {
+    let sql = format!("DELETE FROM {OUTBOX} WHERE order_key = $1 AND nonce = $2");
+    (sql, vec![row.into(), nonce.into()])
+}
+
 /// What `add_unique` writes: it changes one row, or none.
 pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
     let mut values = key(entry).to_vec();
@@ -99,4 +106,17 @@ pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
         values.len()
     );
     (sql, values)
+}
+
+/// An entry as a statement, for a transaction of your own.
+pub fn insert(entry: &OutboxEntry) -> Result<SqlStatement, Error> {
+    entry.check().map_err(|error| Error::new(ErrorKind::Staged, "outbox").with_source(error))?;
+    let all: Columns = entry.key_columns().into_iter().chain(entry.value_columns()).collect();
+    let names: Vec<_> = all.keys().map(String::as_str).collect();
+    let places: Vec<_> = (1..=all.len()).map(|n| format!("${n}")).collect();
+    Ok(SqlStatement {
+        sql: format!("INSERT INTO {OUTBOX} ({}) VALUES ({})", names.join(", "), places.join(", ")),
+        params: all.into_values().map(SqlValue::from).collect(),
+        expect_changes: Some(1),
+    })
 }

@@ -9,7 +9,7 @@ use super::fault::fault;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, columns, put_back, sent, take};
+use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take};
 
 fn unfit(error: Unfit) -> Error {
     match error {
@@ -58,6 +58,10 @@ impl Outbox for SqliteStore {
 
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
         self.changed(put_back(entry, at)).await.map(drop)
+    }
+
+    async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
+        self.changed(clear(row, nonce)).await.map(drop)
     }
 
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
