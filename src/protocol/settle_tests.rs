@@ -160,7 +160,8 @@ fn a_lost_reply_is_told_from_a_lost_lease_by_what_is_there() {
         expect: Expect::Absent,
         change: Change::Create(Box::new(mine.clone())),
     };
-    assert_eq!(resolve_conflict(&made, Some(&mine)), Conflict::Applied);
-    let other = Record { token: FencingToken(5), ..mine };
-    assert_eq!(resolve_conflict(&made, Some(&other)), Conflict::LostLease);
+    assert!(made.already_in(&mine));
+    // Whose creation it was is for the next claim to say.
+    assert_eq!(resolve_conflict(&made, Some(&mine)), Conflict::LostLease);
+    assert!(!made.already_in(&Record { token: FencingToken(5), ..mine }));
 }
