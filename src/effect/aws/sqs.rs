@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Asked, not_taken};
 use super::request::Lazy;
 use super::text::group;
-use super::{Guarantee, KEY, is_fifo};
+use super::{Guarantee, KEY, is_fifo, shown};
 use crate::context::Context;
 use crate::effect::template::Template;
 use crate::error::HandlerError;
@@ -34,6 +34,8 @@ pub struct SqsEffect {
     pub group: Option<Template>,
     /// The attribute `job`, for a worker like this at the other end.
     pub job: Option<String>,
+    /// Whether the key that it carries is the job's own instead of the effect's.
+    pub passes_key: bool,
     /// What may happen after a crash.
     pub guarantee: Guarantee,
     /// The longest that sending may take.
@@ -59,6 +61,7 @@ impl SqsEffect {
             queue_url: queue_url.into(),
             group: None,
             job: None,
+            passes_key: false,
             guarantee,
             timeout: Duration::from_secs(10),
             client: Lazy::default(),
@@ -108,7 +111,7 @@ impl SqsEffect {
             .send_message()
             .queue_url(&self.queue_url)
             .message_body(body)
-            .message_attributes(KEY, attribute(key.as_str())?)
+            .message_attributes(KEY, attribute(shown(context, &key, self.passes_key))?)
             .set_message_group_id(group);
         if let Some(job) = &self.job {
             message = message.message_attributes("job", attribute(job)?);
