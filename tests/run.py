@@ -98,7 +98,7 @@ class Run:
         """cargo clippy"""
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
-        for feature in ("", "dynamodb", "sqlite", "jobs-file", "email", "ses", "secrets", "aws-effects",
+        for feature in ("", "producer", "dynamodb", "sqlite", "jobs-file", "email", "ses", "secrets", "aws-effects",
                         "lambda", "worker", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
