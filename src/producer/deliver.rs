@@ -144,7 +144,7 @@ impl Route<'_> {
         let failed = answer.failed.into_iter().filter_map(|entry| {
             let at = entry.id.parse().ok()?;
             let code = shown(&entry.code);
-            let is_final = entry.sender_fault && !NOT_NOW.contains(&entry.code.as_str());
+            let is_final = entry.sender_fault && !NOT_NOW.contains(&code.as_str());
             Some((at, if is_final { Said::Refused(refusal(&code)) } else { Said::Again(code) }))
         });
         // What it does not speak of stays open.
@@ -181,13 +181,13 @@ fn all(open: &[usize], said: impl Fn() -> Said) -> Vec<(usize, Said)> {
 fn told_apart(error: &SdkError<SendMessageBatchError, HttpResponse>) -> Answer {
     match error {
         SdkError::ServiceError(answer) => {
-            let code = answer.err().code().unwrap_or_default();
+            let code = shown(answer.err().code().unwrap_or_default());
             let status = answer.raw().status().as_u16();
             let is_final = matches!(status, 400..=407 | 409..=428 | 430..=499);
-            if is_final && !NOT_NOW.contains(&code) {
-                Answer::Refused(refusal(&shown(code)))
+            if is_final && !NOT_NOW.contains(&code.as_str()) {
+                Answer::Refused(refusal(&code))
             } else {
-                Answer::Again(format!("{} {status}", shown(code)))
+                Answer::Again(format!("{code} {status}"))
             }
         }
         SdkError::ConstructionFailure(_) => Answer::Refused(last_cause(error)),
@@ -198,9 +198,7 @@ fn told_apart(error: &SdkError<SendMessageBatchError, HttpResponse>) -> Answer {
 
 fn refusal(code: &str) -> String {
     let remedy = match code {
-        "AWS.SimpleQueueService.NonExistentQueue" | "QueueDoesNotExist" => {
-            "; correct the queue's URL, or make the queue"
-        }
+        "NonExistentQueue" | "QueueDoesNotExist" => "; correct the queue's URL, or make the queue",
         "AccessDenied" | "AccessDeniedException" => "; allow the producer sqs:SendMessage on it",
         "KmsAccessDenied" | "KMS.AccessDeniedException" => {
             "; allow the producer kms:GenerateDataKey and kms:Decrypt on the queue's key"
@@ -210,8 +208,10 @@ fn refusal(code: &str) -> String {
     format!("SQS refused it: {code}{remedy}")
 }
 
-/// AWS's codes are words. Its texts are left out: they may quote what was sent.
+/// AWS's codes are words, some with the service's name in front. Its texts are left out: they may
+/// quote what was sent.
 fn shown(code: &str) -> String {
+    let code = code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code);
     let code: String = code.chars().filter(char::is_ascii_graphic).take(100).collect();
     if code.is_empty() { "an error without a code".to_owned() } else { code }
 }
