@@ -10,8 +10,10 @@
 )]
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use aws_sdk_sqs::Client;
@@ -20,6 +22,7 @@ use onlyonce::IdempotencyKey;
 use onlyonce::producer::{Command, Producer, SendErrorKind, TraceParent};
 use onlyonce::protocol::RecordId;
 use onlyonce::sdk;
+use serde_json::{Value, json};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -235,23 +238,111 @@ async fn a_queue_that_is_not_there_is_said_at_once() {
 
 #[tokio::test]
 async fn nobody_there_is_tried_until_the_limit() {
-    let fixture = queue("").await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let sdk = aws_config::SdkConfig::builder()
-        .endpoint_url(format!("http://{free}"))
-        .behavior_version(fixture.sdk.behavior_version().unwrap())
-        .region(fixture.sdk.region().cloned())
-        .credentials_provider(fixture.sdk.credentials_provider().unwrap())
-        .http_client(fixture.sdk.http_client().unwrap())
-        .sleep_impl(fixture.sdk.sleep_impl().unwrap())
-        .build();
-    let producer = Producer::new(&sdk, &fixture.url).limit(Duration::from_millis(300));
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let sdk = settings_for(&format!("http://{free}")).await;
+    let producer = Producer::new(&sdk, "http://none/0/q").limit(Duration::from_millis(300));
     let error = tokio::time::timeout(Duration::from_secs(5), producer.send(order(1))).await;
     let error = error.expect("it gives up").unwrap_err();
     assert_eq!(error.kind(), SendErrorKind::Unconfirmed);
     let said = error.to_string();
     assert!(error.is_retryable() && said.contains("within 0.3 s"), "{said}");
     assert!(said.contains("send it again under the same key"), "{said}");
+}
+
+/// Settings with this endpoint, whatever the environment says.
+async fn settings_for(endpoint: &str) -> aws_config::SdkConfig {
+    let sdk = sdk::load().await;
+    aws_config::SdkConfig::builder()
+        .endpoint_url(endpoint)
+        .behavior_version(sdk.behavior_version().unwrap())
+        .region(sdk.region().cloned())
+        .credentials_provider(sdk.credentials_provider().unwrap())
+        .http_client(sdk.http_client().unwrap())
+        .sleep_impl(sdk.sleep_impl().unwrap())
+        .build()
+}
+
+/// Stands for an SQS that answers for entries one by one as it is told to, which no emulator does:
+/// for each request what became of each body, and nothing of those not named. It hands back the
+/// bodies that each request had.
+fn answers(script: Vec<Vec<(&'static str, Value)>>) -> (String, JoinHandle<Vec<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        for said in script {
+            let (mut stream, _) = listener.accept().unwrap();
+            let request = read_request(&mut stream);
+            let entries = request["Entries"].as_array().unwrap().clone();
+            let body = |entry: &Value| entry["MessageBody"].as_str().unwrap().to_owned();
+            asked.push(entries.iter().map(body).collect());
+            let of = |kind: &str| -> Vec<Value> {
+                let named = said.iter().filter(|(_, said)| said.get(kind).is_some());
+                let entry = |(wanted, said): &(&str, Value)| {
+                    let entry = entries.iter().find(|entry| body(entry) == *wanted).unwrap();
+                    let mut said = said.clone();
+                    said["Id"] = entry["Id"].clone();
+                    said
+                };
+                named.map(entry).collect()
+            };
+            let text = json!({"Successful": of("MessageId"), "Failed": of("Code")}).to_string();
+            write!(
+                stream,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\n\
+                 Connection: close\r\nContent-Length: {}\r\n\r\n{text}",
+                text.len()
+            )
+            .unwrap();
+        }
+        asked
+    });
+    (endpoint, serving)
+}
+
+fn read_request(stream: &mut TcpStream) -> Value {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_that_fails_by_the_services_fault_is_sent_again_and_no_other() {
+    let sent = |id: &str| json!({"MessageId": id, "MD5OfMessageBody": "-"});
+    let failed = |code: &str, is_senders: bool| json!({"Code": code, "SenderFault": is_senders});
+    let (endpoint, serving) = answers(vec![
+        vec![
+            ("0", sent("a")),
+            ("1", failed("InternalError", false)),
+            ("2", failed("InvalidMessageContents", true)),
+            ("3", failed("AWS.SimpleQueueService.RequestThrottled", true)),
+        ],
+        // Of "4" nothing is said.
+        vec![("1", sent("b")), ("3", failed("ServiceUnavailable", false)), ("4", sent("c"))],
+        vec![("3", sent("d"))],
+    ]);
+    let producer = Producer::new(&settings_for(&endpoint).await, format!("{endpoint}/0/q"));
+    let outcomes = producer.send_all((0..5).map(order)).await;
+    let ids: Vec<_> =
+        outcomes.iter().map(|it| it.as_ref().ok().map(|it| &*it.message_id)).collect();
+    assert_eq!(ids, [Some("a"), Some("b"), None, Some("d"), Some("c")]);
+    let error = outcomes[2].as_ref().unwrap_err();
+    assert_eq!(error.kind(), SendErrorKind::Refused);
+    assert!(error.to_string().contains("InvalidMessageContents"), "{error}");
+    let asked = serving.join().unwrap();
+    assert_eq!(asked, [vec!["0", "1", "2", "3", "4"], vec!["1", "3", "4"], vec!["3"]]);
 }
 
 /// What is logged.

@@ -38,6 +38,7 @@ TOOLS = {
     "ministack": "it comes with `make tools`",
     "microburst": "it comes with `make tools`",
     "dynoxide": "it comes with `make tools`",
+    "aws": "it comes with `make tools`",
     "node": "install Node.js 20 or newer",
     "git": "install git",
     "patch": "install patch",
