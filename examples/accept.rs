@@ -8,7 +8,8 @@
 //!
 //! The key is the client's `Idempotency-Key`, which it keeps over its retries, bound to the customer:
 //! nobody meets another customer's order. A client that sends none is told apart by the number of
-//! its order. `x-customer` stands for your authentication.
+//! its order. `x-customer` stands for your authentication, and belongs behind a load balancer: axum
+//! by itself waits for a connection that sends no headers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,6 @@
 //! One request, again and again until every message in it has its answer.
 
+use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::time::Duration;
 
@@ -48,8 +49,10 @@ pub(super) struct Route<'a> {
 enum Answer {
     /// What SQS said of each entry that it spoke of, by place in the batch.
     Of(Vec<(usize, Said)>),
-    /// Nothing of any entry, and trying again may help.
+    /// Nothing of any entry: it was not begun, and trying again may help.
     Again(String),
+    /// Nothing is known of any entry, and trying again may help.
+    Lost(String),
     /// Trying again cannot help.
     Refused(String),
 }
@@ -57,6 +60,7 @@ enum Answer {
 enum Said {
     Sent { message_id: String, sequence_number: Option<String> },
     Again(String),
+    Lost(String),
     Refused(String),
 }
 
@@ -65,6 +69,8 @@ impl Route<'_> {
     pub async fn deliver(&self, batch: &[Placed]) -> Vec<Result<Sent, SendError>> {
         let mut outcomes: Vec<_> = batch.iter().map(|_| None).collect();
         let mut reasons = vec!["it was not sent in time".to_owned(); batch.len()];
+        // Of these a request may have arrived.
+        let mut lost = HashSet::new();
         let until = self.clock.now() + self.limit;
         let backoff =
             RetryPolicy::exponential(Duration::from_millis(100), Duration::from_secs(2), u32::MAX);
@@ -77,10 +83,11 @@ impl Route<'_> {
             }
             let heard_by = (self.clock.now() + ONE_ANSWER.min(self.limit / 2)).min(until);
             let answer = before(self.clock, heard_by, self.request(batch, &open)).await;
-            let answer = answer.unwrap_or_else(|| Answer::Again("no answer in time".to_owned()));
+            let answer = answer.unwrap_or_else(|| Answer::Lost("no answer in time".to_owned()));
             let said = match answer {
                 Answer::Of(said) => said,
                 Answer::Again(why) => all(&open, || Said::Again(why.clone())),
+                Answer::Lost(why) => all(&open, || Said::Lost(why.clone())),
                 Answer::Refused(why) => all(&open, || Said::Refused(why.clone())),
             };
             for (at, said) in said {
@@ -94,10 +101,19 @@ impl Route<'_> {
                         let id = parcel.id.clone();
                         *outcome = Some(Ok(Sent { message_id, id, sequence_number }));
                     }
+                    Said::Refused(why) if lost.contains(&at) => {
+                        let why = format!("{why}; an earlier request may have arrived");
+                        let error = SendError::new(SendErrorKind::Unconfirmed, parcel, why);
+                        *outcome = Some(Err(error));
+                    }
                     Said::Refused(why) => {
                         *outcome = Some(Err(SendError::new(SendErrorKind::Refused, parcel, why)));
                     }
                     Said::Again(why) => *reason = why,
+                    Said::Lost(why) => {
+                        lost.insert(at);
+                        *reason = why;
+                    }
                 }
             }
             let again = self.clock.now() + backoff.delay(attempt, self.entropy.jitter());
@@ -183,16 +199,15 @@ fn told_apart(error: &SdkError<SendMessageBatchError, HttpResponse>) -> Answer {
         SdkError::ServiceError(answer) => {
             let code = shown(answer.err().code().unwrap_or_default());
             let status = answer.raw().status().as_u16();
-            let is_final = matches!(status, 400..=407 | 409..=428 | 430..=499);
-            if is_final && !NOT_NOW.contains(&code.as_str()) {
-                Answer::Refused(refusal(&code))
-            } else {
-                Answer::Again(format!("{code} {status}"))
+            match (NOT_NOW.contains(&code.as_str()), status) {
+                (false, 400..=407 | 409..=428 | 430..=499) => Answer::Refused(refusal(&code)),
+                (_, 400..=499) => Answer::Again(format!("{code} {status}")),
+                _ => Answer::Lost(format!("{code} {status}")),
             }
         }
         SdkError::ConstructionFailure(_) => Answer::Refused(last_cause(error)),
         // The last cause is the network's or the credentials': neither knows the message.
-        _ => Answer::Again(last_cause(error)),
+        _ => Answer::Lost(last_cause(error)),
     }
 }
 

@@ -13,7 +13,7 @@ pub enum SendErrorKind {
     Faulty,
     /// SQS refused it by the sender's fault: no such queue, no permission. It is not in the queue.
     Refused,
-    /// SQS did not take it in time. **It may be in the queue all the same**: send it again under
+    /// SQS did not confirm it in time. **It may be in the queue all the same**: send it again under
     /// the same key.
     Unconfirmed,
     /// An earlier message of its group was not sent, which this one must not overtake. It was not

@@ -53,6 +53,10 @@ impl Parcel {
                         U+FFFE, U+FFFF); escape them"
                 .to_owned());
         }
+        let names: HashSet<_> = self.attributes.iter().map(|(name, _)| name).collect();
+        if names.len() < self.attributes.len() {
+            return Err("two of its attributes have one name; name them apart".to_owned());
+        }
         for (name, text) in &self.attributes {
             if text.is_empty() || !is_xml(text) {
                 return Err(format!(
@@ -135,6 +139,10 @@ mod tests {
             ("characters", Parcel { body: "\u{ffff}".to_owned(), ..parcel() }),
             ("\"job\" is empty", Parcel { attributes: attribute(""), ..parcel() }),
             ("\"job\" is empty or", Parcel { attributes: attribute("\u{1}"), ..parcel() }),
+            (
+                "one name",
+                Parcel { attributes: [attribute("a"), attribute("b")].concat(), ..parcel() },
+            ),
             ("message group", Parcel { group: Some(String::new()), ..parcel() }),
             ("message group", Parcel { group: Some("a b".to_owned()), ..parcel() }),
             ("message group", Parcel { group: Some("x".repeat(129)), ..parcel() }),

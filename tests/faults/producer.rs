@@ -120,3 +120,18 @@ async fn what_the_sender_may_not_is_not_tried_again() {
         assert!(error.to_string().contains("allow the producer sqs:SendMessage"), "{error}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_after_a_lost_answer_leaves_the_doubt() {
+    let bench = Bench::new().await;
+    let url = make_queue(&bench).await;
+    let producer = Producer::new(&bench.broken, &url);
+    let forbidden = json!({"error": {"code": "AccessDeniedException", "status": 403}});
+    let lost = json!({"response": {"abort_frac": 0.0}});
+    bench.proxy.breaks(json!([rule(Some(1), lost), rule(None, forbidden)]));
+    let error = producer.send(commands(1).next().unwrap()).await.unwrap_err();
+    assert!(bench.proxy.heals().iter().all(|struck| *struck == 1));
+    assert_eq!(error.kind(), SendErrorKind::Unconfirmed, "{error}");
+    assert!(error.to_string().contains("an earlier request may have arrived"), "{error}");
+    assert_eq!(found(&bench, &url).await.len(), 1, "it did");
+}
