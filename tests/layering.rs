@@ -33,6 +33,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "service",
         ],
     ),
+    ("producer", &["protocol", "runtime", "rules", "sdk", "producer"]),
     ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
     (
         "config",
@@ -45,7 +46,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "ops",
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "front", "local", "ops",
+            "front", "producer", "local", "ops",
         ],
     ),
     ("outbox", &["protocol", "runtime", "error", "store"]),
@@ -95,6 +96,7 @@ const NAMES_AWS: &[&str] = &[
     "effect/email/ses.rs",
     "store/dynamodb/",
     "front/",
+    "producer/",
     "ops/",
     "bin/",
 ];

@@ -38,6 +38,7 @@ TOOLS = {
     "ministack": "it comes with `make tools`",
     "microburst": "it comes with `make tools`",
     "dynoxide": "it comes with `make tools`",
+    "aws": "it comes with `make tools`",
     "node": "install Node.js 20 or newer",
     "git": "install git",
     "patch": "install patch",
@@ -98,7 +99,7 @@ class Run:
         """cargo clippy"""
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
-        for feature in ("", "dynamodb", "sqlite", "jobs-file", "email", "ses", "secrets", "aws-effects",
+        for feature in ("", "producer", "dynamodb", "sqlite", "jobs-file", "email", "ses", "secrets", "aws-effects",
                         "lambda", "worker", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",

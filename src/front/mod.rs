@@ -28,8 +28,6 @@ pub(crate) use queue::carried;
 pub use queue::{ATTRIBUTE_UNIQUE, Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 #[cfg(feature = "lambda")]
 pub use sqs::SqsQueue;
-#[cfg(feature = "cli")]
-pub(crate) use sqs::encode;
 
 #[cfg(test)]
 #[path = "fuzz_tests.rs"]

@@ -210,7 +210,7 @@ impl Queue for SqsQueue {
 }
 
 /// Attributes as SQS takes them.
-pub(crate) fn encode(
+fn encode(
     attributes: BTreeMap<String, Attribute>,
 ) -> Result<HashMap<String, MessageAttributeValue>, BuildError> {
     let one = |attribute: Attribute| {

@@ -4,6 +4,7 @@
 //! those in. A crash can therefore only fall *between* two calls, and every such gap is named
 //! where it is defended against.
 
+mod advice;
 mod claim;
 mod effect;
 mod key;
@@ -15,6 +16,7 @@ mod settle;
 mod time;
 mod write;
 
+pub use advice::KeyAdvice;
 pub use claim::{Claim, ClaimRequest, claim};
 pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};

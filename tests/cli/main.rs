@@ -9,10 +9,14 @@
     reason = "a test fails by panicking"
 )]
 
+mod accept;
 mod dev;
 mod examples;
 mod poll;
+mod producers;
+mod queue;
 mod readme;
+mod send;
 mod verbs;
 
 use std::ffi::OsStr;

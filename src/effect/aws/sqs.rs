@@ -20,7 +20,7 @@ use crate::effect::template::Template;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
 use crate::protocol::EffectKey;
-use crate::sdk::SdkConfig;
+use crate::sdk::{SdkConfig, region_of};
 
 /// The name this effect is recorded under, and part of its key.
 const NAME: &str = "sqs";
@@ -135,25 +135,5 @@ impl SqsEffect {
             self.guarantee.rehearse(context, receiver, (NAME, queue), key, body).await?;
         }
         Ok(Sent { message_id: None })
-    }
-}
-
-/// `https://sqs.REGION.amazonaws.com/..`
-fn region_of(queue_url: &str) -> Option<&str> {
-    let host = queue_url.split_once("://sqs.")?.1.split('/').next()?;
-    host.split_once(".amazonaws.com").map(|(region, _)| region).filter(|r| !r.contains('.'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_queues_url_names_its_region_where_it_is_one_of_aws() {
-        let region = |url| region_of(url);
-        assert_eq!(region("https://sqs.eu-west-1.amazonaws.com/1/q"), Some("eu-west-1"));
-        assert_eq!(region("https://sqs.cn-north-1.amazonaws.com.cn/1/q"), Some("cn-north-1"));
-        assert_eq!(region("http://127.0.0.1:4566/000000000000/q"), None);
-        assert_eq!(region("https://vpce-1.sqs.eu-west-1.vpce.amazonaws.com/1/q"), None);
     }
 }
