@@ -3,6 +3,8 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod staged;
@@ -14,6 +16,8 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 
+#[cfg(feature = "redis")]
+pub use self::redis::RedisStore;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
