@@ -48,6 +48,12 @@ impl RedisServer {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
+    /// Forgets everything.
+    #[cfg(all(feature = "dynamodb", feature = "sqlite"))]
+    pub fn flush(&self) {
+        let _: String = redis::cmd("FLUSHALL").query(&mut self.foreign()).unwrap();
+    }
+
     /// By SIGKILL, and sees it dead.
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
