@@ -18,6 +18,8 @@ mod table;
 
 #[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "redis"))]
 mod kept;
+#[cfg(feature = "redis")]
+mod outage;
 #[cfg(any(feature = "sqlite", feature = "redis"))]
 mod scratch;
 

@@ -15,6 +15,7 @@ use onlyonce::store::redis::RedisWrite;
 use onlyonce::store::{Commit, RedisStore, StagedWrite, Store};
 
 use crate::kept::Kept;
+use crate::outage::Server;
 use crate::records::{NOW, SECOND, effects, first_claim};
 use crate::scratch::Scratch;
 
@@ -54,20 +55,24 @@ impl RedisServer {
         let _: String = redis::cmd("FLUSHALL").query(&mut self.foreign()).unwrap();
     }
 
-    /// By SIGKILL, and sees it dead.
-    pub fn kill(&mut self) {
+    fn signal(&self, name: &str) {
+        let words = [format!("-{name}"), self.process.id().to_string()];
+        assert!(Command::new("kill").args(words).status().unwrap().success());
+    }
+}
+
+impl Server for RedisServer {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(RedisServer::store(self))
+    }
+
+    fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
         std::fs::remove_file(socket(&self.folder)).unwrap();
     }
 
-    fn signal(&self, name: &str) {
-        let words = [format!("-{name}"), self.process.id().to_string()];
-        assert!(Command::new("kill").args(words).status().unwrap().success());
-    }
-
-    /// On the same folder.
-    pub fn restart(&mut self) {
+    fn restart(&mut self) {
         self.process = spawn(&self.folder);
     }
 }
