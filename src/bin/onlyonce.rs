@@ -42,7 +42,8 @@ enum Verb {
     Dev(DevArguments),
     /// Check the jobs file, if there is one, and make the table if it is not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
-        ONLYONCE_STORE=sqlite:jobs.db onlyonce setup")]
+        ONLYONCE_STORE=sqlite:jobs.db onlyonce setup\n  \
+        ONLYONCE_STORE=rediss://user:password@host:6379/0 onlyonce setup")]
     Setup,
     /// Send messages, one per line of JSON. Of a file nothing is sent if a line is faulty; standard
     /// input is sent as it comes.
@@ -175,6 +176,8 @@ async fn store(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
 }
 
 async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
+    // A store says what is risky about it.
+    onlyonce::telemetry::init();
     // A worker in Rust has no jobs file; one that is named is there.
     let has_jobs = settings.jobs.exists() || std::env::var_os("ONLYONCE_JOBS").is_some();
     if has_jobs {

@@ -1,5 +1,6 @@
 //! The `ONLYONCE_*` variables.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind};
@@ -36,6 +37,8 @@ pub enum StoreSetting {
         /// The file.
         path: PathBuf,
     },
+    /// `redis://`, `rediss://`, `redis+unix://` or `unix://`.
+    Redis(StoreUrl),
     /// `memory:`; nothing survives the process.
     Memory,
 }
@@ -50,6 +53,28 @@ pub enum RelaySetting {
     Also,
     /// `only`: it relays it and polls no queue.
     Only,
+}
+
+/// The URL of a server, which may hold a password: it shows its scheme and no more.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl(String);
+
+impl StoreUrl {
+    /// The URL itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:...", scheme(&self.0))
+    }
+}
+
+/// What stands before the first colon: all of an address that is fit to be shown.
+fn scheme(text: &str) -> &str {
+    text.split(':').next().unwrap_or_default()
 }
 
 impl Settings {
@@ -118,8 +143,14 @@ fn store(text: &str) -> Result<StoreSetting, Error> {
     if let Some(path) = after("sqlite:") {
         return Ok(StoreSetting::Sqlite { path: PathBuf::from(path) });
     }
+    if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|it| after(it).is_some()) {
+        return Ok(StoreSetting::Redis(StoreUrl(text.to_owned())));
+    }
+    // What it says may hold a password.
     Err(fault(format!(
-        "ONLYONCE_STORE is {text:?}; this version knows dynamodb://TABLE, sqlite:PATH and memory:"
+        "ONLYONCE_STORE begins with {:?}; this version knows dynamodb://TABLE, sqlite:PATH, \
+         redis://HOST and memory:",
+        scheme(text)
     )))
 }
 
@@ -155,6 +186,11 @@ mod tests {
         assert_eq!(store("memory:").unwrap(), StoreSetting::Memory);
         assert!(store("sqlite:").is_err());
         assert!(store("dynamodb://").is_err());
+        for url in ["redis://host/1", "rediss://u:p@host:1", "redis+unix:///s", "unix:///s?db=1"] {
+            let StoreSetting::Redis(read) = store(url).unwrap() else { panic!("{url}") };
+            assert_eq!(read.reveal(), url);
+        }
+        assert!(store("redis://").is_err());
     }
 
     #[test]
@@ -170,6 +206,18 @@ mod tests {
         ] {
             let error = read(&[(name, " ")]).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_shown_nowhere() {
+        let settings = read(&[("ONLYONCE_STORE", "rediss://ada:s3cret@host:6379/0")]).unwrap();
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("rediss:..."), "{shown}");
+        assert!(!shown.contains("s3cret") && !shown.contains("ada"), "{shown}");
+        for wrong in ["mysql://ada:s3cret@host", "rediss:/ada:s3cret@host"] {
+            let error = read(&[("ONLYONCE_STORE", wrong)]).unwrap_err().to_string();
+            assert!(!error.contains("s3cret"), "{error}");
         }
     }
 

@@ -4,6 +4,8 @@
 pub mod dynamodb;
 mod memory;
 mod outbox;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod sql;
 #[cfg(feature = "sqlite")]
@@ -17,6 +19,8 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 
+#[cfg(feature = "redis")]
+pub use self::redis::RedisStore;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
