@@ -41,7 +41,8 @@ enum Verb {
     Dev(DevArguments),
     /// Check the jobs file, if there is one, and make the table if it is not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
-        ONLYONCE_STORE=sqlite:jobs.db onlyonce setup")]
+        ONLYONCE_STORE=sqlite:jobs.db onlyonce setup\n  \
+        ONLYONCE_STORE=postgres://user:password@host/database onlyonce setup")]
     Setup,
     /// Send messages, one per line of JSON.
     #[command(after_help = "Example:\n  echo '{\"job\":\"user.welcome\",\

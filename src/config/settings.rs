@@ -1,5 +1,6 @@
 //! The `ONLYONCE_*` variables.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind};
@@ -34,8 +35,32 @@ pub enum StoreSetting {
         /// The file.
         path: PathBuf,
     },
+    /// `postgres://` or `postgresql://`.
+    Postgres(StoreUrl),
     /// `memory:`; nothing survives the process.
     Memory,
+}
+
+/// The URL of a server, which may hold a password: it shows its scheme and no more.
+#[derive(Clone, PartialEq, Eq)]
+pub struct StoreUrl(String);
+
+impl StoreUrl {
+    /// The URL itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:...", scheme(&self.0))
+    }
+}
+
+/// What stands before the first colon: all of an address that is fit to be shown.
+fn scheme(text: &str) -> &str {
+    text.split(':').next().unwrap_or_default()
 }
 
 impl Settings {
@@ -93,8 +118,14 @@ fn store(text: &str) -> Result<StoreSetting, Error> {
     if let Some(path) = after("sqlite:") {
         return Ok(StoreSetting::Sqlite { path: PathBuf::from(path) });
     }
+    if ["postgres://", "postgresql://"].iter().any(|it| after(it).is_some()) {
+        return Ok(StoreSetting::Postgres(StoreUrl(text.to_owned())));
+    }
+    // What it says may hold a password.
     Err(fault(format!(
-        "ONLYONCE_STORE is {text:?}; this version knows dynamodb://TABLE, sqlite:PATH and memory:"
+        "ONLYONCE_STORE begins with {:?}; this version knows dynamodb://TABLE, sqlite:PATH, \
+         postgres://HOST/DATABASE and memory:",
+        scheme(text)
     )))
 }
 
@@ -129,6 +160,11 @@ mod tests {
         assert_eq!(store("memory:").unwrap(), StoreSetting::Memory);
         assert!(store("sqlite:").is_err());
         assert!(store("dynamodb://").is_err());
+        for url in ["postgres://ada@host/jobs", "postgresql:///jobs?host=/run/postgresql"] {
+            let StoreSetting::Postgres(read) = store(url).unwrap() else { panic!("{url}") };
+            assert_eq!(read.reveal(), url);
+        }
+        assert!(store("postgres://").is_err());
     }
 
     #[test]
@@ -144,6 +180,16 @@ mod tests {
             let error = read(&[(name, " ")]).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
         }
+    }
+
+    #[test]
+    fn a_password_of_postgres_is_shown_nowhere() {
+        let settings = read(&[("ONLYONCE_STORE", "postgres://ada:s3cret@host/jobs")]).unwrap();
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("postgres:..."), "{shown}");
+        assert!(!shown.contains("s3cret") && !shown.contains("ada"), "{shown}");
+        let wrong = read(&[("ONLYONCE_STORE", "postgress://ada:s3cret@host")]).unwrap_err();
+        assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
     }
 
     #[test]

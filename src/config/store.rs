@@ -6,6 +6,8 @@ use super::StoreSetting;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::Clock;
 use crate::sdk::SdkConfig;
+#[cfg(feature = "postgres")]
+use crate::store::PostgresStore;
 #[cfg(feature = "sqlite")]
 use crate::store::SqliteStore;
 use crate::store::{DynamoStore, MemoryStore, Store};
@@ -15,8 +17,8 @@ impl StoreSetting {
     pub fn kept(&self) -> Result<&Self, Error> {
         match self {
             Self::Memory => Err(Error::new(ErrorKind::Config, "open the store").with_detail(
-                "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE or \
-                 sqlite:PATH",
+                "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE, \
+                 sqlite:PATH or postgres://HOST/DATABASE",
             )),
             store => Ok(store),
         }
@@ -34,7 +36,11 @@ impl StoreSetting {
             #[cfg(feature = "sqlite")]
             Self::Sqlite { path } => Arc::new(SqliteStore::open_existing(path).await?),
             #[cfg(not(feature = "sqlite"))]
-            Self::Sqlite { .. } => return Err(without_sqlite()),
+            Self::Sqlite { .. } => return Err(without("sqlite:", "sqlite")),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Arc::new(PostgresStore::open_existing(url.reveal()).await?),
+            #[cfg(not(feature = "postgres"))]
+            Self::Postgres(_) => return Err(without("postgres://", "postgres")),
             Self::Memory => Arc::new(MemoryStore::new()),
         })
     }
@@ -53,17 +59,21 @@ impl StoreSetting {
             #[cfg(feature = "sqlite")]
             Self::Sqlite { path } => SqliteStore::create(path).await,
             #[cfg(not(feature = "sqlite"))]
-            Self::Sqlite { .. } => Err(without_sqlite()),
+            Self::Sqlite { .. } => Err(without("sqlite:", "sqlite")),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => PostgresStore::create(url.reveal()).await,
+            #[cfg(not(feature = "postgres"))]
+            Self::Postgres(_) => Err(without("postgres://", "postgres")),
             Self::Memory => Ok(false),
         }
     }
 }
 
-#[cfg(not(feature = "sqlite"))]
-fn without_sqlite() -> Error {
-    Error::new(ErrorKind::Config, "open the store").with_detail(
-        "ONLYONCE_STORE says sqlite:, but this program was built without its feature `sqlite`",
-    )
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn without(scheme: &str, feature: &str) -> Error {
+    Error::new(ErrorKind::Config, "open the store").with_detail(format!(
+        "ONLYONCE_STORE says {scheme}, but this program was built without its feature `{feature}`"
+    ))
 }
 
 #[cfg(test)]

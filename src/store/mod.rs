@@ -3,6 +3,8 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod sql;
 #[cfg(feature = "sqlite")]
@@ -19,6 +21,8 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sql::{SqlStatement, SqlValue};
 #[cfg(feature = "sqlite")]

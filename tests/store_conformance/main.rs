@@ -8,7 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
-#[cfg(any(feature = "dynamodb", feature = "sqlite"))]
+#[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "postgres"))]
 mod kept;
 mod records;
 mod suite;
@@ -63,6 +63,16 @@ mod sqlite_file;
 
 #[cfg(feature = "sqlite")]
 conforms!(sqlite, crate::sqlite_file::store());
+
+#[cfg(feature = "postgres")]
+#[path = "../servers/postgres.rs"]
+mod server;
+
+#[cfg(feature = "postgres")]
+mod postgres_server;
+
+#[cfg(feature = "postgres")]
+conforms!(postgres, crate::postgres_server::store());
 
 #[cfg(feature = "dynamodb")]
 mod dynamo;
