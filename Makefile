@@ -55,7 +55,19 @@ fmt: ## Formats the Rust code
 	cargo fmt
 
 .PHONY: tools
-tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY)
+tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY) postgres
+
+# A service of the system's own packages, unless a program of that name is there.
+install = command -v $(1) >/dev/null || { \
+	command -v apt-get >/dev/null || { echo "$(1) is missing, and there is no apt-get: install $(2)" >&2; exit 1; }; \
+	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(3) >/dev/null; }
+
+# Debian keeps each version's programs in a folder of its own.
+.PHONY: postgres
+postgres:
+	@$(call install,/usr/lib/postgresql/*/bin/postgres,PostgreSQL 14 or later,postgresql)
+	@$(call install,openssl,OpenSSL 3,openssl)
 
 $(VENV_READY):
 	rm -rf .venv

@@ -158,8 +158,9 @@ fn free_port() -> u16 {
 /// A folder as `initdb` makes it, which takes a second: made once for all tests.
 fn template() -> PathBuf {
     let version = Command::new(program("postgres")).arg("--version").output().unwrap();
-    let version: String = String::from_utf8(version.stdout).unwrap();
-    let version: String = version.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+    // postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)
+    let version = String::from_utf8(version.stdout).unwrap();
+    let version = version.split_whitespace().nth(2).unwrap();
     let made = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("postgres-{version}-{}", if is_root() { "root" } else { "user" }));
     if made.exists() {

@@ -72,6 +72,12 @@ mod server;
 mod postgres_server;
 
 #[cfg(feature = "postgres")]
+mod postgres_login;
+
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod sql;
+
+#[cfg(feature = "postgres")]
 conforms!(postgres, crate::postgres_server::store());
 
 #[cfg(feature = "dynamodb")]
@@ -86,5 +92,5 @@ mod dynoxide;
 #[cfg(feature = "dynamodb")]
 conforms!(dynoxide_server, crate::dynoxide::store());
 
-#[cfg(all(feature = "dynamodb", feature = "sqlite"))]
+#[cfg(all(feature = "dynamodb", feature = "sqlite", feature = "postgres"))]
 mod differential;
