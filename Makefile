@@ -63,7 +63,7 @@ fmt: ## Formats the Rust code
 	cargo fmt
 
 .PHONY: tools
-tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY) redis-server
+tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY) redis-server postgres
 
 # A service of the system's own packages, unless a program of that name is there.
 install = command -v $(1) >/dev/null || { \
@@ -74,6 +74,12 @@ install = command -v $(1) >/dev/null || { \
 .PHONY: redis-server
 redis-server:
 	@$(call install,redis-server,Redis 6.2 or later or Valkey,redis-server)
+
+# Debian keeps each version's programs in a folder of its own.
+.PHONY: postgres
+postgres:
+	@$(call install,/usr/lib/postgresql/*/bin/postgres,PostgreSQL 14 or later,postgresql)
+	@$(call install,openssl,OpenSSL 3,openssl)
 
 $(VENV_READY):
 	rm -rf .venv

@@ -180,6 +180,17 @@ fn sqlite_is_named_in_its_store_only() {
 }
 
 #[test]
+fn postgres_is_named_in_its_store_only() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for path in sources(&src) {
+        let text = fs::read_to_string(&path).unwrap();
+        let names_postgres = text.contains("tokio_postgres") || text.contains("deadpool");
+        let is_store = path.starts_with(src.join("store/postgres"));
+        assert!(!names_postgres || is_store, "{} names tokio_postgres", path.display());
+    }
+}
+
+#[test]
 fn the_protocol_is_pure() {
     let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/protocol");
     for path in sources(&protocol).iter().filter(|path| !path.ends_with("claim_tests.rs")) {

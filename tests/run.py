@@ -41,6 +41,8 @@ TOOLS = {
     "aws": "it comes with `make tools`",
     "redis-server": "it comes with `make tools`, or install Redis 6.2 or later, or Valkey",
     "node": "install Node.js 20 or newer",
+    "openssl": "it comes with `make tools`",
+    "setpriv": "install util-linux",
     "git": "install git",
     "patch": "install patch",
     "make": "install make",
@@ -87,6 +89,8 @@ class Run:
             missing.append("the Node SDK: it comes with `make tools`")
         if not (ROOT / "tests/node_modules/stripe-stateful-mock/dist/cli.js").exists():
             missing.append("the payment provider: it comes with `make tools`")
+        if not list(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
+            missing.append("PostgreSQL: it comes with `make tools`")
         if not Path("/proc/self/environ").exists():
             missing.append("/proc: Lambda zips are Linux programs, so these tests run on Linux")
         if missing:
@@ -100,7 +104,7 @@ class Run:
         """cargo clippy"""
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
-        for feature in ("", "producer", "dynamodb", "sqlite", "redis", "jobs-file", "email", "ses", "secrets", "aws-effects",
+        for feature in ("", "producer", "dynamodb", "sqlite", "redis", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
                         "lambda", "worker", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
@@ -277,6 +281,8 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     with tempfile.TemporaryDirectory(prefix="onlyonce-") as home:
+        # Postgres, which does not run as root, has its folders in here.
+        os.chmod(home, 0o711)
         run = Run(Path(home), arguments.external)
         table = perform(run, [step for step in STEPS if step in wanted])
     return report(run, table)

@@ -43,7 +43,8 @@ enum Verb {
     /// Check the jobs file, if there is one, and make the table if it is not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
         ONLYONCE_STORE=sqlite:jobs.db onlyonce setup\n  \
-        ONLYONCE_STORE=rediss://user:password@host:6379/0 onlyonce setup")]
+        ONLYONCE_STORE=rediss://user:password@host:6379/0 onlyonce setup\n  \
+        ONLYONCE_STORE=postgres://user:password@host/database onlyonce setup")]
     Setup,
     /// Send messages, one per line of JSON. Of a file nothing is sent if a line is faulty; standard
     /// input is sent as it comes.

@@ -39,6 +39,8 @@ pub enum StoreSetting {
     },
     /// `redis://`, `rediss://`, `redis+unix://` or `unix://`.
     Redis(StoreUrl),
+    /// `postgres://` or `postgresql://`.
+    Postgres(StoreUrl),
     /// `memory:`; nothing survives the process.
     Memory,
 }
@@ -146,10 +148,13 @@ fn store(text: &str) -> Result<StoreSetting, Error> {
     if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|it| after(it).is_some()) {
         return Ok(StoreSetting::Redis(StoreUrl(text.to_owned())));
     }
+    if ["postgres://", "postgresql://"].iter().any(|it| after(it).is_some()) {
+        return Ok(StoreSetting::Postgres(StoreUrl(text.to_owned())));
+    }
     // What it says may hold a password.
     Err(fault(format!(
         "ONLYONCE_STORE begins with {:?}; this version knows dynamodb://TABLE, sqlite:PATH, \
-         redis://HOST and memory:",
+         redis://HOST, postgres://HOST/DATABASE and memory:",
         scheme(text)
     )))
 }
@@ -191,6 +196,11 @@ mod tests {
             assert_eq!(read.reveal(), url);
         }
         assert!(store("redis://").is_err());
+        for url in ["postgres://ada@host/jobs", "postgresql:///jobs?host=/run/postgresql"] {
+            let StoreSetting::Postgres(read) = store(url).unwrap() else { panic!("{url}") };
+            assert_eq!(read.reveal(), url);
+        }
+        assert!(store("postgres://").is_err());
     }
 
     #[test]
@@ -219,6 +229,16 @@ mod tests {
             let error = read(&[("ONLYONCE_STORE", wrong)]).unwrap_err().to_string();
             assert!(!error.contains("s3cret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_password_of_postgres_is_shown_nowhere() {
+        let settings = read(&[("ONLYONCE_STORE", "postgres://ada:s3cret@host/jobs")]).unwrap();
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("postgres:..."), "{shown}");
+        assert!(!shown.contains("s3cret") && !shown.contains("ada"), "{shown}");
+        let wrong = read(&[("ONLYONCE_STORE", "postgress://ada:s3cret@host")]).unwrap_err();
+        assert!(!wrong.to_string().contains("s3cret"), "{wrong}");
     }
 
     #[test]

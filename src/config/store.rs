@@ -6,6 +6,8 @@ use super::StoreSetting;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::Clock;
 use crate::sdk::SdkConfig;
+#[cfg(feature = "postgres")]
+use crate::store::PostgresStore;
 #[cfg(feature = "redis")]
 use crate::store::RedisStore;
 #[cfg(feature = "sqlite")]
@@ -18,7 +20,7 @@ impl StoreSetting {
         match self {
             Self::Memory => Err(Error::new(ErrorKind::Config, "open the store").with_detail(
                 "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE, \
-                 sqlite:PATH or redis://HOST",
+                 sqlite:PATH, redis://HOST or postgres://HOST/DATABASE",
             )),
             store => Ok(store),
         }
@@ -41,6 +43,10 @@ impl StoreSetting {
             Self::Redis(url) => Arc::new(RedisStore::open(url.reveal())?),
             #[cfg(not(feature = "redis"))]
             Self::Redis(_) => return Err(without("redis://", "redis")),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => Arc::new(PostgresStore::open_existing(url.reveal()).await?),
+            #[cfg(not(feature = "postgres"))]
+            Self::Postgres(_) => return Err(without("postgres://", "postgres")),
             Self::Memory => Arc::new(MemoryStore::new()),
         })
     }
@@ -70,12 +76,16 @@ impl StoreSetting {
             }
             #[cfg(not(feature = "redis"))]
             Self::Redis(_) => Err(without("redis://", "redis")),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(url) => PostgresStore::create(url.reveal()).await,
+            #[cfg(not(feature = "postgres"))]
+            Self::Postgres(_) => Err(without("postgres://", "postgres")),
             Self::Memory => Ok(false),
         }
     }
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "redis")))]
+#[cfg(not(all(feature = "sqlite", feature = "redis", feature = "postgres")))]
 fn without(scheme: &str, feature: &str) -> Error {
     Error::new(ErrorKind::Config, "open the store").with_detail(format!(
         "ONLYONCE_STORE says {scheme}, but this program was built without its feature `{feature}`"

@@ -4,6 +4,8 @@
 pub mod dynamodb;
 mod memory;
 mod outbox;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -26,6 +28,8 @@ pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
 pub use outbox::{Outbox, Place, Take, Taken};
 pub(crate) use outbox::{UNIQUE, clear_unique, column};
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use sql::{SqlStatement, SqlValue};
 #[cfg(feature = "sqlite")]

@@ -18,6 +18,7 @@ use proptest::sample::select;
 use proptest::test_runner::{TestCaseError, TestRunner};
 
 use crate::dynoxide::Dynoxide;
+use crate::postgres_server::Emptied;
 use crate::records::{NOW, SECOND};
 use crate::redis_server::RedisServer;
 use crate::{dynamo, sqlite_file};
@@ -142,7 +143,8 @@ fn fields() -> impl Strategy<Value = Vec<Field>> {
 /// Each row once: DynamoDB takes no two writes of one in a transaction.
 fn rows() -> impl Strategy<Value = Vec<Row>> {
     let value = prop_oneof![
-        (Just("name"), text().prop_map(RowValue::Text)),
+        // Postgres refuses U+0000 in rows of one's own when it is staged.
+        (Just("name"), text().prop_map(|text| RowValue::Text(text.replace('\0', "")))),
         (Just("size"), any::<i64>().prop_map(RowValue::Integer)),
         (Just("sold"), any::<bool>().prop_map(RowValue::Bool)),
         (Just("available"), (-3..9i64).prop_map(RowValue::Integer)),
@@ -431,6 +433,7 @@ fn without_rows(history: &[Step]) -> Vec<Step> {
 fn every_store_answers_a_history_as_memory_does() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (dynoxide, redis) = (Dynoxide::start(), RedisServer::start());
+    let postgres = runtime.block_on(Emptied::start());
     let (one, other) =
         runtime.block_on(async { (dynamo::client().await, dynoxide.client().await) });
     let seen = Arc::new(Outcomes::default());
@@ -451,6 +454,7 @@ fn every_store_answers_a_history_as_memory_does() {
                 ("sqlite", sqlite_file::store().await),
                 ("MiniStack", Arc::new(dynamo::store_of(&one).await)),
                 ("dynoxide", Arc::new(dynamo::store_of(&other).await)),
+                ("postgres", postgres.store().await),
             ];
             let prefix = format!("{:016x}", fastrand::Rng::new().u64(..));
             let against = |others, prefix| Stores {

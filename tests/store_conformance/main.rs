@@ -16,7 +16,7 @@ mod records;
 mod suite;
 mod table;
 
-#[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "redis"))]
+#[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "redis", feature = "postgres"))]
 mod kept;
 #[cfg(feature = "redis")]
 mod outage;
@@ -102,6 +102,22 @@ mod redis_server;
 #[cfg(feature = "redis")]
 conforms!(redis, crate::redis_server::store(), Pairs);
 
+#[cfg(feature = "postgres")]
+#[path = "../servers/postgres.rs"]
+mod server;
+
+#[cfg(feature = "postgres")]
+mod postgres_server;
+
+#[cfg(feature = "postgres")]
+mod postgres_login;
+
+#[cfg(all(feature = "postgres", feature = "sqlite"))]
+mod sql;
+
+#[cfg(feature = "postgres")]
+conforms!(postgres, crate::postgres_server::store(), Singles);
+
 #[cfg(feature = "dynamodb")]
 mod dynamo;
 
@@ -114,5 +130,5 @@ mod dynoxide;
 #[cfg(feature = "dynamodb")]
 conforms!(dynoxide_server, crate::dynoxide::store(), Singles);
 
-#[cfg(all(feature = "dynamodb", feature = "sqlite", feature = "redis"))]
+#[cfg(all(feature = "dynamodb", feature = "sqlite", feature = "redis", feature = "postgres"))]
 mod differential;
