@@ -1,6 +1,6 @@
 //! Events from a job's commit to whoever runs them, on each store that has an outbox.
 
-#![cfg(all(feature = "dynamodb", feature = "sqlite"))]
+#![cfg(all(feature = "dynamodb", feature = "sqlite", feature = "postgres"))]
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,23 +8,28 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "../servers/postgres.rs"]
+mod server;
 mod shop;
 mod stream;
 mod suite;
 mod unique;
 
+use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
-use onlyonce::store::{DynamoStore, MemoryStore, SqliteStore, Store};
+use onlyonce::store::{DynamoStore, MemoryStore, PostgresStore, SqliteStore, Store};
 
-/// A store, and the folder it lives in.
-pub type Made = (Arc<dyn Store>, Option<Folder>);
+use crate::server::Postgres;
+
+/// A store, and what it lives on.
+type Made = (Arc<dyn Store>, Option<Box<dyn Any>>);
 
 /// A folder of one test alone.
-pub struct Folder(PathBuf);
+struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Self {
@@ -47,7 +52,14 @@ async fn memory() -> Made {
 
 async fn sqlite() -> Made {
     let folder = Folder::new();
-    (Arc::new(SqliteStore::open(folder.0.join("jobs.db")).await.unwrap()), Some(folder))
+    (Arc::new(SqliteStore::open(folder.0.join("jobs.db")).await.unwrap()), Some(Box::new(folder)))
+}
+
+async fn postgres() -> Made {
+    let server = Postgres::start();
+    PostgresStore::create(&server.url()).await.unwrap();
+    let store = PostgresStore::open_existing(&server.url()).await.unwrap();
+    (Arc::new(store), Some(Box::new(server)))
 }
 
 async fn dynamodb() -> Made {
@@ -63,7 +75,7 @@ macro_rules! relays {
         mod $store {
             $(#[tokio::test(flavor = "multi_thread")]
             async fn $test() {
-                let (store, _folder) = crate::$store().await;
+                let (store, _keeps) = crate::$store().await;
                 crate::$suite::$test(store).await;
             })+
         }
@@ -85,4 +97,4 @@ macro_rules! relays {
     };
 }
 
-relays!(memory, sqlite, dynamodb);
+relays!(memory, sqlite, postgres, dynamodb);

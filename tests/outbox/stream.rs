@@ -37,16 +37,13 @@ async fn stream(shop: &Shop) -> Value {
 async fn placed(orders: &[(&str, &str, u32)]) -> Shop {
     let shop = Shop::new(Arc::new(MemoryStore::new()));
     for (id, customer, event_fails) in orders {
-        shop.order(&Order {
+        let order = Order {
             id: (*id).to_owned(),
             customer: Some((*customer).to_owned()),
             event_fails: *event_fails,
             ..Order::default()
-        });
-        shop.drained().await;
-        // Each in a millisecond of its own.
-        let now = SystemClock.now();
-        SystemClock.sleep_until(now + Duration::from_millis(2)).await;
+        };
+        shop.placed(&order).await;
     }
     shop
 }

@@ -63,8 +63,7 @@ pub async fn events_of_one_order_key_go_in_order_and_hold_up_no_other(store: Arc
         ..order(id)
     };
     for order in [of("ada", "first", 1), of("ada", "second", 0), of("bob", "other", 0)] {
-        shop.order(&order);
-        shop.drained().await;
+        shop.placed(&order).await;
     }
     let swept = shop.relayed().await;
     assert_eq!(swept.sent, 1, "the first must be tried again, and the second waits for it");
@@ -78,8 +77,7 @@ pub async fn an_event_that_fails_for_good_is_quarantined_and_the_next_goes_on(
 ) {
     let shop = Shop::new(store);
     for (id, event_fails) in [("first", 99), ("second", 0)] {
-        shop.order(&Order { customer: Some("ada".to_owned()), event_fails, ..order(id) });
-        shop.drained().await;
+        shop.placed(&Order { customer: Some("ada".to_owned()), event_fails, ..order(id) }).await;
     }
     until_told(&shop, 1).await;
     assert_eq!(shop.told(), ["second"]);
@@ -98,8 +96,7 @@ pub async fn relays_side_by_side_send_each_event_once(store: Arc<dyn Store>) {
     let shop = Arc::new(Shop::new(store));
     for n in 0..20 {
         let customer = Some(format!("customer-{}", n % 4));
-        shop.order(&Order { customer, ..order(&format!("order-{n:02}")) });
-        shop.drained().await;
+        shop.placed(&Order { customer, ..order(&format!("order-{n:02}")) }).await;
     }
     let relays: Vec<_> = (0..4)
         .map(|_| {
