@@ -3,6 +3,7 @@
 #![cfg(all(feature = "dynamodb", feature = "sqlite", feature = "postgres"))]
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
     reason = "a test fails by panicking"
