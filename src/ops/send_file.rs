@@ -83,7 +83,7 @@ pub async fn send_file(
             teller.tell(at, job.as_deref(), &outcome);
         }
         if is_down {
-            teller.stopped = Some("SQS took nothing any more");
+            teller.stopped = Some("nothing was taken any more");
         }
         if teller.stopped.is_some() {
             break;
