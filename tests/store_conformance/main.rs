@@ -74,6 +74,9 @@ mod postgres_server;
 #[cfg(feature = "postgres")]
 mod postgres_login;
 
+#[cfg(feature = "postgres")]
+mod postgres_lost;
+
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod sql;
 
