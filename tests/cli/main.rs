@@ -12,7 +12,10 @@
 mod dev;
 mod examples;
 mod poll;
+mod postgres;
 mod readme;
+#[path = "../servers/postgres.rs"]
+mod server;
 mod verbs;
 
 use std::ffi::OsStr;
