@@ -45,6 +45,14 @@ soak: ## The simulation over SEEDS seeds (1,000,000), and a tenth beyond the clo
 	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=3 \
 	cargo run --locked --release --no-default-features --features test-util --bin soak -- $(SEEDS)
 
+CARGO_MUTANTS := 27.1.0
+
+.PHONY: mutants
+mutants: ## Changes the protocol's code at random; its own tests must notice (half an hour)
+	cargo install cargo-mutants --version $(CARGO_MUTANTS) --locked --quiet --debug --root target/tools
+	PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo mutants --file 'src/protocol/**' --jobs 2 --timeout 60 \
+		--no-default-features --features test-util --output target/mutants/random -- --lib --test worker
+
 .PHONY: fuzz
 fuzz: ## Feeds every reader changed input, for SECONDS_EACH (60)
 	ONLYONCE_FUZZ_SECONDS=$(or $(SECONDS_EACH),60) cargo nextest run --locked --lib --profile fuzz \
@@ -55,13 +63,17 @@ fmt: ## Formats the Rust code
 	cargo fmt
 
 .PHONY: tools
-tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY) postgres
+tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY) redis-server postgres
 
 # A service of the system's own packages, unless a program of that name is there.
 install = command -v $(1) >/dev/null || { \
 	command -v apt-get >/dev/null || { echo "$(1) is missing, and there is no apt-get: install $(2)" >&2; exit 1; }; \
 	sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(3) >/dev/null; }
+
+.PHONY: redis-server
+redis-server:
+	@$(call install,redis-server,Redis 6.2 or later or Valkey,redis-server)
 
 # Debian keeps each version's programs in a folder of its own.
 .PHONY: postgres

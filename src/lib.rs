@@ -14,11 +14,21 @@ pub mod lambda;
 pub mod local;
 #[cfg(feature = "cli")]
 pub mod ops;
+pub mod outbox;
 pub mod payload;
+#[cfg(feature = "producer")]
+pub mod producer;
 pub mod protocol;
+pub mod relay;
 pub mod rules;
 pub mod runtime;
-#[cfg(any(feature = "dynamodb", feature = "secrets", feature = "ses", feature = "aws-effects"))]
+#[cfg(any(
+    feature = "dynamodb",
+    feature = "producer",
+    feature = "secrets",
+    feature = "ses",
+    feature = "aws-effects"
+))]
 pub mod sdk;
 #[cfg(feature = "http")]
 pub mod secret;

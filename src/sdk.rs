@@ -57,3 +57,24 @@ pub fn for_effects(settings: &SdkConfig, is_fresh: bool) -> SdkConfig {
     }
     settings.build()
 }
+
+/// The region of a queue: `https://sqs.REGION.amazonaws.com/..`
+#[cfg(any(feature = "producer", feature = "aws-effects"))]
+pub(crate) fn region_of(queue_url: &str) -> Option<&str> {
+    let host = queue_url.split_once("://sqs.")?.1.split('/').next()?;
+    host.split_once(".amazonaws.com").map(|(region, _)| region).filter(|r| !r.contains('.'))
+}
+
+#[cfg(all(test, any(feature = "producer", feature = "aws-effects")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queues_url_names_its_region_where_it_is_one_of_aws() {
+        let region = region_of;
+        assert_eq!(region("https://sqs.eu-west-1.amazonaws.com/1/q"), Some("eu-west-1"));
+        assert_eq!(region("https://sqs.cn-north-1.amazonaws.com.cn/1/q"), Some("cn-north-1"));
+        assert_eq!(region("http://127.0.0.1:4566/000000000000/q"), None);
+        assert_eq!(region("https://vpce-1.sqs.eu-west-1.vpce.amazonaws.com/1/q"), None);
+    }
+}

@@ -1,20 +1,25 @@
 //! One set of jobs, three lives: in Lambda, polling a queue, and on a developer's machine.
 
+use std::sync::Arc;
+
+use futures_util::future::OptionFuture;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::config::Settings;
+use crate::config::{RelaySetting, Settings};
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::front::{Poll, SqsQueue, lambda};
+use crate::front::{Poll, SqsQueue};
 use crate::handler::Router;
-use crate::lambda::refuse_abort;
+use crate::lambda::{self, refuse_abort};
+use crate::relay::Relay;
 use crate::runtime::{Task, spawn};
 use crate::service::Worker;
 use crate::{sdk, telemetry};
 
 /// Serves these jobs with the store, namespace, concurrency and queues that the environment
-/// names: in Lambda what it is invoked with, elsewhere the queue at `ONLYONCE_QUEUE_URL`, until
-/// the platform ends the process or SIGTERM or SIGINT asks for a graceful stop.
+/// names: in Lambda what it is invoked with, elsewhere the queue at `ONLYONCE_QUEUE_URL` and, as
+/// `ONLYONCE_RELAY` says, the store's outbox, until the platform ends the process or SIGTERM or
+/// SIGINT asks for a graceful stop.
 pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     telemetry::init();
     refuse_abort()?;
@@ -29,14 +34,33 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
         return lambda::serve(worker, queue).await;
     }
-    let url = settings.queue_url.ok_or_else(|| {
-        Error::new(ErrorKind::Config, "start").with_detail(
-            "this is not AWS Lambda, and ONLYONCE_QUEUE_URL is not set: there is no queue to poll",
-        )
-    })?;
-    let poll = Poll::open(&sdk, url).await?;
+    let fault = |detail| Error::new(ErrorKind::Config, "start").with_detail(detail);
+    let queue = Arc::new(queue);
+    let relay = match settings.relay {
+        RelaySetting::Off => None,
+        RelaySetting::Also | RelaySetting::Only => {
+            let none =
+                "ONLYONCE_RELAY is set, and the store that ONLYONCE_STORE names has no outbox";
+            Some(Relay::of(&worker, queue.clone()).ok_or_else(|| fault(none))?)
+        }
+    };
+    let poll = match (settings.relay, settings.queue_url) {
+        (RelaySetting::Only, _) => None,
+        (_, Some(url)) => Some(Poll::open(&sdk, url).await?),
+        (_, None) => {
+            return Err(fault(
+                "this is not AWS Lambda, and ONLYONCE_QUEUE_URL is not set: there is no queue to \
+                 poll; where only an outbox is to be relayed, set ONLYONCE_RELAY=only",
+            )
+            .into());
+        }
+    };
     let (told, _listening) = stop_signal()?;
-    poll.serve(&worker, &queue, told).await;
+    let relaying = OptionFuture::from(relay.as_ref().map(|relay| relay.poll(told.clone())));
+    let polling = OptionFuture::from(
+        poll.as_ref().map(|poll| poll.serve(&worker, queue.as_ref(), told.clone())),
+    );
+    tokio::join!(relaying, polling);
     Ok(())
 }
 

@@ -75,6 +75,7 @@ impl Kit {
             body: body.to_owned(),
             message_id: None,
             enqueued_at: Some(now),
+            unique: None,
         };
         self.worker.handle(delivery, Deadline::new(now, now + Duration::from_secs(20))).await
     }
@@ -242,6 +243,26 @@ async fn a_payload_that_does_not_fit_is_terminal_and_nothing_is_sent() {
 }
 
 #[tokio::test]
+async fn the_jobs_own_key_is_passed_on_where_that_is_asked_for() {
+    let (sdk, queue) = (sdk::load().await, Queue::new(false).await);
+    let sns = aws_sdk_sns::Client::new(&sdk);
+    let topic = sns.create_topic().name(unique("t")).send().await.unwrap().topic_arn.unwrap();
+    let subscribed = sns.subscribe().topic_arn(&topic).protocol("sqs");
+    let subscribed = subscribed.endpoint(queue.arn().await);
+    subscribed.attributes("RawMessageDelivery", "true").send().await.unwrap();
+    for target in [
+        format!("effect = \"sqs\"\nqueue_url = \"{}\"", queue.url),
+        format!("effect = \"sns\"\ntopic_arn = \"{topic}\""),
+    ] {
+        let kit = Kit::new(&format!("{target}\nguarantee = \"at-least-once\"\npass_key = true"));
+        assert_completed(&kit.run("order-42", "{}").await);
+        let messages = queue.taken().await;
+        let [message] = messages.as_slice() else { panic!("{target}: {messages:?}") };
+        assert_eq!(attribute(message, "idempotency-key"), Some("order-42"));
+    }
+}
+
+#[tokio::test]
 async fn a_topic_publishes_with_the_key_and_a_fifo_one_takes_a_second_time_for_the_first() {
     let sns = aws_sdk_sns::Client::new(&sdk::load().await);
     for is_fifo in [false, true] {
@@ -283,10 +304,15 @@ async fn an_event_has_the_payload_as_its_detail_and_the_key_in_it() {
     let target = target.build().unwrap();
     events.put_targets().rule("all").event_bus_name(&bus).targets(target).send().await.unwrap();
 
-    let kit = Kit::new(&format!(
+    let lines = format!(
         "effect = \"eventbridge\"\nguarantee = \"at-least-once\"\nbus = \"{bus}\"\n\
-         source = \"shop.orders\"\ndetail_type = \"OrderShipped\""
-    ));
+         source = \"shop.orders\"\ndetail_type = \"OrderShipped\"\n"
+    );
+    assert_completed(&Kit::new(&(lines.clone() + "pass_key = true")).run("order-42", "{}").await);
+    let messages = queue.taken().await;
+    let event: serde_json::Value = serde_json::from_str(messages[0].body().unwrap()).unwrap();
+    assert_eq!(event["detail"]["idempotency-key"], "order-42");
+    let kit = Kit::new(&lines);
     for body in ["{\"order\": 7}", "{\"order\": 8, \"idempotency-key\": \"own\"}"] {
         assert_completed(&kit.run(body, body).await);
         assert!(matches!(kit.run(body, body).await.ending, Ending::Replayed(_)));

@@ -33,6 +33,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "service",
         ],
     ),
+    ("producer", &["protocol", "runtime", "rules", "sdk", "producer"]),
     ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
     (
         "config",
@@ -45,9 +46,11 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "ops",
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "front", "local", "ops",
+            "front", "producer", "local", "ops",
         ],
     ),
+    ("outbox", &["protocol", "runtime", "error", "store"]),
+    ("relay", &["protocol", "runtime", "error", "store", "service", "front", "relay"]),
     ("local", &["protocol", "runtime", "error", "service", "front", "local"]),
     (
         "test_util",
@@ -66,7 +69,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     // What tests alone have, each module's own.
     ("fuzz", &[]),
-    ("lambda", &["config", "error", "front", "service", "sdk", "telemetry"]),
+    ("lambda", &["protocol", "config", "error", "front", "relay", "service", "sdk", "telemetry"]),
     (
         "serve",
         &[
@@ -77,6 +80,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "handler",
             "lambda",
             "ops",
+            "relay",
             "service",
             "sdk",
             "telemetry",
@@ -92,6 +96,7 @@ const NAMES_AWS: &[&str] = &[
     "effect/email/ses.rs",
     "store/dynamodb/",
     "front/",
+    "producer/",
     "ops/",
     "bin/",
 ];

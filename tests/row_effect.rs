@@ -98,6 +98,7 @@ impl Shop {
             body: body.to_owned(),
             message_id: None,
             enqueued_at: Some(now),
+            unique: None,
         };
         self.worker.handle(delivery, Deadline::new(now, now + Duration::from_secs(30))).await
     }

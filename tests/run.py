@@ -21,7 +21,7 @@ import time
 import uuid
 from pathlib import Path
 
-from harness import mutants, processes, results
+from harness import conformance, mutants, processes, results
 from harness.emulator import CREDENTIALS, MiniStack
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,6 +38,8 @@ TOOLS = {
     "ministack": "it comes with `make tools`",
     "microburst": "it comes with `make tools`",
     "dynoxide": "it comes with `make tools`",
+    "aws": "it comes with `make tools`",
+    "redis-server": "it comes with `make tools`, or install Redis 6.2 or later, or Valkey",
     "node": "install Node.js 20 or newer",
     "openssl": "it comes with `make tools`",
     "setpriv": "install util-linux",
@@ -102,7 +104,7 @@ class Run:
         """cargo clippy"""
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
-        for feature in ("", "dynamodb", "sqlite", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
+        for feature in ("", "producer", "dynamodb", "sqlite", "redis", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
                         "lambda", "worker", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
@@ -132,6 +134,13 @@ class Run:
             "cargo", "nextest", "run", "--locked", "--profile", "ci", "--no-tests=fail",
             "--run-ignored=all", minutes=25,
         )
+
+    def conformance(self):
+        """The stores' conformance"""
+        rows, faults = conformance.table(NEXTEST_JUNIT)
+        print(conformance.shown(rows), flush=True)
+        if faults:
+            raise Failed("\n".join(faults))
 
     def doc(self):
         """Doc tests"""
@@ -244,12 +253,13 @@ class Watchdog:
 
 # Cheap ones first. A step that needs another is not run when that one failed.
 STEPS = [
-    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "doc", "build", "e2e",
+    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "conformance", "doc", "build", "e2e",
     "cases", "mutants",
 ]
 NEEDS = {
     **{step: ["tools"] for step in STEPS[1:]},
     "nextest": ["tools", "emulator"],
+    "conformance": ["nextest"],
     "e2e": ["emulator", "build"],
     "cases": ["nextest", "e2e"],
     "mutants": ["emulator", "nextest"],

@@ -44,6 +44,7 @@ async fn run(worker: &Worker, key: &str, to: &str) -> Outcome {
         body: serde_json::json!({ "name": "Zoë", "to": to, "amount": 5 }).to_string(),
         message_id: None,
         enqueued_at: Some(now),
+        unique: None,
     };
     worker.handle(delivery, Deadline::new(now, now + Duration::from_secs(30))).await
 }

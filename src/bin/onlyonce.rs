@@ -12,7 +12,8 @@ use comfy_table::{ContentArrangement, Table};
 use onlyonce::config::Settings;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, RecordView};
+use onlyonce::ops::{self, RecordView, SendPlan};
+use onlyonce::producer::Producer;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
 use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
@@ -42,17 +43,26 @@ enum Verb {
     /// Check the jobs file, if there is one, and make the table if it is not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
         ONLYONCE_STORE=sqlite:jobs.db onlyonce setup\n  \
+        ONLYONCE_STORE=rediss://user:password@host:6379/0 onlyonce setup\n  \
         ONLYONCE_STORE=postgres://user:password@host/database onlyonce setup")]
     Setup,
-    /// Send messages, one per line of JSON.
+    /// Send messages, one per line of JSON. Of a file nothing is sent if a line is faulty; standard
+    /// input is sent as it comes.
     #[command(after_help = "Example:\n  echo '{\"job\":\"user.welcome\",\
-        \"idempotency-key\":\"user:42:welcome:v1\",\"body\":{\"user_id\":42}}' | onlyonce send")]
+        \"idempotency-key\":\"user:42:welcome:v1\",\"body\":{\"user_id\":42}}' | onlyonce send\n\n\
+        Safe to interrupt and to run again: under its key nothing runs twice.")]
     Send {
         /// The file; standard input by default.
         file: Option<PathBuf>,
         /// The queue; ONLYONCE_QUEUE_URL by default.
         #[arg(long)]
         queue_url: Option<String>,
+        /// How long the queue keeps each message to itself, at most 900; not for FIFO queues.
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=900))]
+        delay: Option<u64>,
+        /// Refuse keys that look random, instead of warning.
+        #[arg(long)]
+        strict: bool,
     },
     /// Record operations that were done before as completed, one per line of JSON. Jobs in Rust are
     /// known to their own binary: there, too, it is `import`.
@@ -123,11 +133,27 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     match arguments.verb {
         Verb::Dev(arguments) => arguments.run(Jobs::File(settings.jobs), is_json).await,
         Verb::Setup => setup(&settings, is_json).await,
-        Verb::Send { file, queue_url } => {
+        Verb::Send { file, queue_url, delay, strict } => {
             let url = queue_url
                 .or_else(|| settings.queue_url.clone())
                 .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
-            send(&settings, &url, file, is_json).await
+            // As the worker will read them; a producer's machine may have no jobs file.
+            let jobs = match settings.jobs.exists() {
+                true => {
+                    Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?
+                }
+                false => Router::new(),
+            };
+            let plan = SendPlan {
+                jobs: &jobs,
+                namespace: &settings.namespace,
+                queue_url: &url,
+                delay,
+                is_strict: strict,
+                is_json,
+            };
+            let producer = Producer::new(&sdk::load().await, &url);
+            ops::send_file(file, &producer, &plan).await
         }
         Verb::Import { file } => {
             let jobs = Router::from_jobs_file(&settings.jobs)?;
@@ -151,6 +177,8 @@ async fn store(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
 }
 
 async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
+    // A store says what is risky about it.
+    onlyonce::telemetry::init();
     // A worker in Rust has no jobs file; one that is named is there.
     let has_jobs = settings.jobs.exists() || std::env::var_os("ONLYONCE_JOBS").is_some();
     if has_jobs {
@@ -168,30 +196,6 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
             println!("there is no {jobs} here, and none was checked");
         }
         println!("the table {}", if made { "is made" } else { "was there already" });
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn send(
-    settings: &Settings,
-    url: &str,
-    file: Option<PathBuf>,
-    is_json: bool,
-) -> Result<ExitCode, BoxError> {
-    // As the worker will read them; a producer's machine may have no jobs file.
-    let jobs = match settings.jobs.exists() {
-        true => Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?,
-        false => Router::new(),
-    };
-    let messages = ops::messages(file.as_deref(), &jobs)?;
-    let sdk = sdk::load().await;
-    for message in &messages {
-        let sent = ops::send(&sdk, url, message).await?;
-        if is_json {
-            print_json(&sent)?;
-        } else {
-            println!("{}", sent.message_id.as_deref().unwrap_or("-"));
-        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,6 +18,8 @@ pub struct Settings {
     pub queue_url: Option<String>,
     /// `ONLYONCE_DLQ_URL`: the quarantine queue.
     pub dlq_url: Option<String>,
+    /// `ONLYONCE_RELAY`: what a worker outside Lambda does with the store's outbox.
+    pub relay: RelaySetting,
     /// `ONLYONCE_CONCURRENCY`: jobs at once in a batch.
     pub concurrency: usize,
 }
@@ -35,10 +37,24 @@ pub enum StoreSetting {
         /// The file.
         path: PathBuf,
     },
+    /// `redis://`, `rediss://`, `redis+unix://` or `unix://`.
+    Redis(StoreUrl),
     /// `postgres://` or `postgresql://`.
     Postgres(StoreUrl),
     /// `memory:`; nothing survives the process.
     Memory,
+}
+
+/// What a worker outside Lambda does with the store's outbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RelaySetting {
+    /// `off`: nothing.
+    #[default]
+    Off,
+    /// `also`: it relays it beside polling its queue.
+    Also,
+    /// `only`: it relays it and polls no queue.
+    Only,
 }
 
 /// The URL of a server, which may hold a password: it shows its scheme and no more.
@@ -88,6 +104,16 @@ impl Settings {
                 })?
             }
         };
+        let relay = match get("ONLYONCE_RELAY")?.as_deref() {
+            None | Some("off") => RelaySetting::Off,
+            Some("also") => RelaySetting::Also,
+            Some("only") => RelaySetting::Only,
+            Some(other) => {
+                return Err(fault(format!(
+                    "ONLYONCE_RELAY is {other:?}; give off, also (beside the queue) or only"
+                )));
+            }
+        };
         let jobs = match get("ONLYONCE_JOBS")? {
             Some(path) => PathBuf::from(path),
             None => {
@@ -102,6 +128,7 @@ impl Settings {
             namespace: get("ONLYONCE_NAMESPACE")?.unwrap_or_else(|| "default".to_owned()),
             queue_url: get("ONLYONCE_QUEUE_URL")?,
             dlq_url: get("ONLYONCE_DLQ_URL")?,
+            relay,
             concurrency,
         })
     }
@@ -118,13 +145,16 @@ fn store(text: &str) -> Result<StoreSetting, Error> {
     if let Some(path) = after("sqlite:") {
         return Ok(StoreSetting::Sqlite { path: PathBuf::from(path) });
     }
+    if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|it| after(it).is_some()) {
+        return Ok(StoreSetting::Redis(StoreUrl(text.to_owned())));
+    }
     if ["postgres://", "postgresql://"].iter().any(|it| after(it).is_some()) {
         return Ok(StoreSetting::Postgres(StoreUrl(text.to_owned())));
     }
     // What it says may hold a password.
     Err(fault(format!(
         "ONLYONCE_STORE begins with {:?}; this version knows dynamodb://TABLE, sqlite:PATH, \
-         postgres://HOST/DATABASE and memory:",
+         redis://HOST, postgres://HOST/DATABASE and memory:",
         scheme(text)
     )))
 }
@@ -149,6 +179,7 @@ mod tests {
         assert_eq!(settings.store, StoreSetting::DynamoDb { table: "onlyonce".to_owned() });
         assert_eq!(settings.concurrency, 32);
         assert_eq!(settings.namespace, "default");
+        assert_eq!(settings.relay, RelaySetting::Off);
     }
 
     #[test]
@@ -160,6 +191,11 @@ mod tests {
         assert_eq!(store("memory:").unwrap(), StoreSetting::Memory);
         assert!(store("sqlite:").is_err());
         assert!(store("dynamodb://").is_err());
+        for url in ["redis://host/1", "rediss://u:p@host:1", "redis+unix:///s", "unix:///s?db=1"] {
+            let StoreSetting::Redis(read) = store(url).unwrap() else { panic!("{url}") };
+            assert_eq!(read.reveal(), url);
+        }
+        assert!(store("redis://").is_err());
         for url in ["postgres://ada@host/jobs", "postgresql:///jobs?host=/run/postgresql"] {
             let StoreSetting::Postgres(read) = store(url).unwrap() else { panic!("{url}") };
             assert_eq!(read.reveal(), url);
@@ -175,10 +211,23 @@ mod tests {
             "ONLYONCE_NAMESPACE",
             "ONLYONCE_QUEUE_URL",
             "ONLYONCE_DLQ_URL",
+            "ONLYONCE_RELAY",
             "ONLYONCE_CONCURRENCY",
         ] {
             let error = read(&[(name, " ")]).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_shown_nowhere() {
+        let settings = read(&[("ONLYONCE_STORE", "rediss://ada:s3cret@host:6379/0")]).unwrap();
+        let shown = format!("{settings:?}");
+        assert!(shown.contains("rediss:..."), "{shown}");
+        assert!(!shown.contains("s3cret") && !shown.contains("ada"), "{shown}");
+        for wrong in ["mysql://ada:s3cret@host", "rediss:/ada:s3cret@host"] {
+            let error = read(&[("ONLYONCE_STORE", wrong)]).unwrap_err().to_string();
+            assert!(!error.contains("s3cret"), "{error}");
         }
     }
 
@@ -197,5 +246,7 @@ mod tests {
         let error = read(&[("ONLYONCE_STORE", "mysql://x")]).unwrap_err().to_string();
         assert!(error.contains("dynamodb://TABLE"), "{error}");
         assert!(read(&[("ONLYONCE_CONCURRENCY", "0")]).is_err());
+        let error = read(&[("ONLYONCE_RELAY", "yes")]).unwrap_err().to_string();
+        assert!(error.contains("only"), "{error}");
     }
 }

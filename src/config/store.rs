@@ -8,6 +8,8 @@ use crate::runtime::Clock;
 use crate::sdk::SdkConfig;
 #[cfg(feature = "postgres")]
 use crate::store::PostgresStore;
+#[cfg(feature = "redis")]
+use crate::store::RedisStore;
 #[cfg(feature = "sqlite")]
 use crate::store::SqliteStore;
 use crate::store::{DynamoStore, MemoryStore, Store};
@@ -18,7 +20,7 @@ impl StoreSetting {
         match self {
             Self::Memory => Err(Error::new(ErrorKind::Config, "open the store").with_detail(
                 "memory: is gone with its process; set ONLYONCE_STORE to dynamodb://TABLE, \
-                 sqlite:PATH or postgres://HOST/DATABASE",
+                 sqlite:PATH, redis://HOST or postgres://HOST/DATABASE",
             )),
             store => Ok(store),
         }
@@ -37,6 +39,10 @@ impl StoreSetting {
             Self::Sqlite { path } => Arc::new(SqliteStore::open_existing(path).await?),
             #[cfg(not(feature = "sqlite"))]
             Self::Sqlite { .. } => return Err(without("sqlite:", "sqlite")),
+            #[cfg(feature = "redis")]
+            Self::Redis(url) => Arc::new(RedisStore::open(url.reveal())?),
+            #[cfg(not(feature = "redis"))]
+            Self::Redis(_) => return Err(without("redis://", "redis")),
             #[cfg(feature = "postgres")]
             Self::Postgres(url) => Arc::new(PostgresStore::open_existing(url.reveal()).await?),
             #[cfg(not(feature = "postgres"))]
@@ -60,6 +66,16 @@ impl StoreSetting {
             Self::Sqlite { path } => SqliteStore::create(path).await,
             #[cfg(not(feature = "sqlite"))]
             Self::Sqlite { .. } => Err(without("sqlite:", "sqlite")),
+            #[cfg(feature = "redis")]
+            Self::Redis(url) => {
+                // There is nothing to make, and something to see.
+                for risk in RedisStore::open(url.reveal())?.check().await? {
+                    tracing::warn!("{risk}");
+                }
+                Ok(false)
+            }
+            #[cfg(not(feature = "redis"))]
+            Self::Redis(_) => Err(without("redis://", "redis")),
             #[cfg(feature = "postgres")]
             Self::Postgres(url) => PostgresStore::create(url.reveal()).await,
             #[cfg(not(feature = "postgres"))]
@@ -69,7 +85,7 @@ impl StoreSetting {
     }
 }
 
-#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+#[cfg(not(all(feature = "sqlite", feature = "redis", feature = "postgres")))]
 fn without(scheme: &str, feature: &str) -> Error {
     Error::new(ErrorKind::Config, "open the store").with_detail(format!(
         "ONLYONCE_STORE says {scheme}, but this program was built without its feature `{feature}`"

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use crate::error::{Error, ErrorKind, HandlerError};
-use crate::protocol::{ConditionalWrite, EffectRecord, Held, Timestamp, keep_effects};
+use crate::protocol::{ConditionalWrite, EffectRecord, Held, Timestamp, Verdict, keep_effects};
 use crate::service::{Commits, Settled};
-use crate::store::StagedWrite;
+use crate::store::{RowWrite, StagedWrite};
 
 /// What the attempt has gathered to be written. Behind one lock, because one claim's writes go one
 /// after another.
@@ -87,11 +87,13 @@ impl Journal {
 pub(crate) struct Staged {
     writes: Vec<StagedWrite>,
     refusals: Vec<Option<HandlerError>>,
+    /// The last of them clears a unique message's row: not for a completion alone.
+    has_clearing: bool,
 }
 
 impl Staged {
     pub const fn new() -> Self {
-        Self { writes: Vec::new(), refusals: Vec::new() }
+        Self { writes: Vec::new(), refusals: Vec::new(), has_clearing: false }
     }
 
     /// Adds a write. DynamoDB takes one write of a row in a transaction, so no store is given two.
@@ -120,11 +122,38 @@ impl Staged {
         &self.writes
     }
 
-    /// What the refusal of the write at `index` means.
-    pub fn refusal(&mut self, index: usize) -> HandlerError {
+    /// Adds the row of a unique message, which goes as its job ends; after all other writes.
+    pub fn and_clear(&mut self, row: Option<RowWrite>) {
+        if let Some(row) = row {
+            self.writes.push(row.into());
+            self.has_clearing = true;
+        }
+    }
+
+    /// What lands with an attempt that ends like this.
+    pub fn landing(&self, verdict: &Verdict) -> &[StagedWrite] {
+        let from = match verdict {
+            Verdict::Completed(_) => 0,
+            Verdict::Failed | Verdict::Unknown => {
+                self.writes.len() - usize::from(self.has_clearing)
+            }
+            Verdict::Released { .. } => self.writes.len(),
+        };
+        self.writes.get(from..).unwrap_or_default()
+    }
+
+    /// What the refusal of the write at `index` of those that were to land means. `None` if there
+    /// is nothing to clear any more, and all else may land.
+    pub fn refusal(&mut self, index: usize, verdict: &Verdict) -> Option<HandlerError> {
+        let index = index + self.writes.len() - self.landing(verdict).len();
+        if self.has_clearing && index + 1 == self.writes.len() {
+            self.writes.pop();
+            self.has_clearing = false;
+            return None;
+        }
         let declared = self.refusals.get_mut(index).and_then(Option::take);
-        declared.unwrap_or_else(|| {
+        Some(declared.unwrap_or_else(|| {
             HandlerError::terminal(format!("the condition of staged write {index} did not hold"))
-        })
+        }))
     }
 }

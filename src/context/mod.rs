@@ -4,6 +4,7 @@ mod effects;
 mod journal;
 #[cfg(any(test, feature = "test-util"))]
 mod observer;
+mod outbox;
 
 use std::fmt;
 use std::net::SocketAddr;

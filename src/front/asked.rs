@@ -6,10 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::envelope::{self, Opened};
-use super::message::{AttributeValue, Message};
+use super::message::{Asks, AttributeValue, Message};
+use super::queue::ATTRIBUTE_UNIQUE;
 use crate::protocol::IdempotencyKey;
 use crate::rules::{Derive, MessageRules};
-use crate::service::Delivery;
+use crate::service::{Delivery, UniqueRow};
 
 /// What a message asks for.
 pub(crate) enum Asked {
@@ -29,6 +30,16 @@ pub(crate) fn asked(message: &Message, rules: &MessageRules) -> Asked {
     let Some(body) = &message.body else {
         return Asked::Unclear("the message has no body".to_owned());
     };
+    if let Some(Asks { job, key }) = &message.asks {
+        return Asked::Job(Delivery {
+            job: job.clone(),
+            key: key.clone(),
+            body: body.clone(),
+            message_id: Some(message.id.clone()),
+            enqueued_at: message.sent_at,
+            unique: None,
+        });
+    }
     // Before anything is derived from it, and before it counts as a broken wrapping.
     if !message.attributes.contains_key(&rules.key_attribute) && is_test_event(body) {
         return Asked::Nothing;
@@ -57,7 +68,17 @@ fn delivery(message: &Message, body: &str, rules: &MessageRules) -> Result<Deliv
         body: opened.payload,
         message_id: Some(message.id.clone()),
         enqueued_at: message.sent_at,
+        unique: unique(message),
     })
+}
+
+/// The row of a unique message: whoever writes this attribute by hand clears nothing but such rows.
+fn unique(message: &Message) -> Option<UniqueRow> {
+    let AttributeValue::Text(text) = &message.attributes.get(ATTRIBUTE_UNIQUE)?.value else {
+        return None;
+    };
+    let (row, nonce) = text.split_once('/')?;
+    Some(UniqueRow { row: row.to_owned(), nonce: nonce.to_owned() })
 }
 
 /// A name that is given, perhaps an empty one, or else one that is derived.

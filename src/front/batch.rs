@@ -56,14 +56,13 @@ pub async fn run(
     ids.filter(|id| reported.insert(id.as_str())).cloned().collect()
 }
 
-/// Which messages wait for which: each of a standard queue for none, each of a FIFO group for the
-/// one before it.
+/// Which messages wait for which: each of a standard queue for none, each of a FIFO group, or of an
+/// outbox's order key, for the one before it.
 fn lanes(messages: &[Message]) -> Vec<Vec<usize>> {
     let mut lanes: Vec<Vec<usize>> = Vec::new();
     let mut groups: HashMap<&str, usize> = HashMap::new();
     for (at, message) in messages.iter().enumerate() {
-        if message.is_fifo() {
-            let group = message.group.as_deref().unwrap_or_default();
+        if let Some(group) = message.order() {
             let lane = *groups.entry(group).or_insert(lanes.len());
             if let Some(lane) = lanes.get_mut(lane) {
                 lane.push(at);

@@ -64,6 +64,7 @@ fn message(record: &RawValue) -> Result<Message, Error> {
         attributes,
         sent_at: system("SentTimestamp").and_then(|ms| ms.parse().ok()).map(Timestamp::from_millis),
         group: system("MessageGroupId"),
+        asks: None,
         source_arn: record.text("eventSourceARN"),
         fault: record.fault,
     })

@@ -79,5 +79,5 @@ fn what_the_queue_says_of_a_message_is_read() {
             "attributes":{"ApproximateReceiveCount":"1","SentTimestamp":"1523232000000"},
             "eventSource":"aws:sqs","eventSourceARN":"arn:aws:sqs:us-east-1:1:orders.fifo"}"#);
     assert_eq!(message.sent_at, Some(Timestamp::from_millis(1_523_232_000_000)));
-    assert!(message.is_fifo());
+    assert_eq!(message.order(), Some(""));
 }

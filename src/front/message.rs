@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::protocol::Timestamp;
+use crate::protocol::{IdempotencyKey, Timestamp};
 use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 
 /// A message, as it came. `Debug` shows its id only.
@@ -21,6 +21,8 @@ pub struct Message {
     pub sent_at: Option<Timestamp>,
     /// The message group; an order on FIFO queues only.
     pub group: Option<String>,
+    /// What it asks for, where no rule has to find it out: an event of an outbox.
+    pub asks: Option<Asks>,
     /// The queue it came from.
     pub source_arn: Option<String>,
     /// What is wrong with the record it was read from.
@@ -35,10 +37,20 @@ impl Message {
         Self { body: Some(body.into()), attributes: attributes.into(), ..Self::default() }
     }
 
-    /// Whether it came from a FIFO queue, whose groups are in order.
-    pub fn is_fifo(&self) -> bool {
-        self.source_arn.as_ref().is_some_and(|arn| arn.ends_with(".fifo"))
+    /// What it is in order with: its group on a FIFO queue or in an outbox; nothing elsewhere.
+    pub fn order(&self) -> Option<&str> {
+        let is_fifo = self.source_arn.as_ref().is_some_and(|arn| arn.ends_with(".fifo"));
+        (is_fifo || self.asks.is_some()).then(|| self.group.as_deref().unwrap_or_default())
     }
+}
+
+/// A job and its key, known beforehand.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Asks {
+    /// The job's name.
+    pub job: String,
+    /// Names the operation.
+    pub key: IdempotencyKey,
 }
 
 impl fmt::Debug for Message {

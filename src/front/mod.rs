@@ -21,15 +21,13 @@ pub use answer::{BatchResponse, ItemFailure, answer};
 pub(crate) use asked::{Asked, asked};
 pub use batch::run as run_batch;
 pub use event::messages;
-pub use message::{Attribute, AttributeValue, Message};
+pub use message::{Asks, Attribute, AttributeValue, Message};
 #[cfg(feature = "lambda")]
 pub use poll::Poll;
 pub(crate) use queue::carried;
-pub use queue::{Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
+pub use queue::{ATTRIBUTE_UNIQUE, Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 #[cfg(feature = "lambda")]
 pub use sqs::SqsQueue;
-#[cfg(feature = "cli")]
-pub(crate) use sqs::encode;
 
 #[cfg(test)]
 #[path = "fuzz_tests.rs"]

@@ -165,6 +165,7 @@ impl Poll {
                 .and_then(|ms| ms.parse().ok())
                 .map(Timestamp::from_millis),
             group: system.get(&MessageSystemAttributeName::MessageGroupId).cloned(),
+            asks: None,
             source_arn: self.arn.clone(),
             fault: None,
         }

@@ -13,6 +13,9 @@ use crate::service::{Cause, Outcome};
 /// The attribute that says why a message is in quarantine. For people: nothing here reads it.
 pub const QUARANTINE_ATTRIBUTE: &str = "onlyonce-quarantine";
 
+/// The attribute of a unique message that names the row to clear once its job has ended.
+pub const ATTRIBUTE_UNIQUE: &str = "onlyonce-unique";
+
 /// A queue: hides messages for a while, and takes those that nobody can run.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
@@ -22,6 +25,12 @@ pub trait Queue: Send + Sync + 'static {
     /// Sets when messages are delivered again. Best effort: without it a message comes back when
     /// its visibility timeout ends.
     async fn delay(&self, delays: Vec<Delay<'_>>);
+
+    /// Sends a message to the queue itself.
+    async fn send(&self, message: &Message) -> Result<Placed, Error> {
+        let _ = message;
+        Ok(Placed::Left("nothing can be sent to this queue"))
+    }
 }
 
 /// What became of a message that was to be put in quarantine.

@@ -83,6 +83,33 @@ impl SqsQueue {
         }
     }
 
+    /// Puts a message into a queue; `once` tells copies of it from others, where the queue looks.
+    async fn post(
+        &self,
+        operation: &'static str,
+        url: &str,
+        (body, attributes): (&str, BTreeMap<String, Attribute>),
+        group: Option<&str>,
+        once: String,
+    ) -> Result<Placed, Error> {
+        let attributes = encode(attributes)
+            .map_err(|error| Error::new(ErrorKind::Queue, operation).with_source(error))?;
+        let mut send = self
+            .client
+            .send_message()
+            .queue_url(url)
+            .message_body(body)
+            .set_message_attributes(Some(attributes));
+        if url.ends_with(".fifo") {
+            send =
+                send.message_group_id(group.unwrap_or("onlyonce")).message_deduplication_id(once);
+        }
+        send.send()
+            .await
+            .map(|_| Placed::Sent)
+            .map_err(|error| Error::new(ErrorKind::Queue, operation).with_source(error))
+    }
+
     /// Hides up to ten messages, and answers which did not work and may be tried again.
     async fn hide(&self, url: &str, delays: &[Delay<'_>]) -> Result<Vec<usize>, Error> {
         let entry = |(n, delay): (usize, &Delay<'_>)| {
@@ -127,32 +154,16 @@ impl Queue for SqsQueue {
             Ok(carried) => carried,
             Err(why) => return Ok(Placed::Left(why)),
         };
-        let attributes = encode(attributes)
-            .map_err(|error| Error::new(ErrorKind::Queue, "quarantine").with_source(error))?;
-        let mut send = self
-            .client
-            .send_message()
-            .queue_url(url)
-            .message_body(body)
-            .set_message_attributes(Some(attributes));
-        if url.ends_with(".fifo") {
-            // The same failure sent twice is one message; a later failure is another. Messages that
-            // bring other payloads under one key are each their own: SQS would drop all but the
-            // first, and say that it took them.
-            let once = match (&mark.key, mark.token) {
-                (Some(key), Some(token)) if mark.cause != Cause::Mismatch.to_string() => {
-                    format!("{key}-{token}")
-                }
-                _ => message.id.clone(),
-            };
-            send = send
-                .message_group_id(message.group.as_deref().unwrap_or("onlyonce"))
-                .message_deduplication_id(once);
-        }
-        send.send()
-            .await
-            .map(|_| Placed::Sent)
-            .map_err(|error| Error::new(ErrorKind::Queue, "quarantine").with_source(error))
+        // The same failure sent twice is one message; a later failure is another. Messages that
+        // bring other payloads under one key are each their own: SQS would drop all but the first,
+        // and say that it took them.
+        let once = match (&mark.key, mark.token) {
+            (Some(key), Some(token)) if mark.cause != Cause::Mismatch.to_string() => {
+                format!("{key}-{token}")
+            }
+            _ => message.id.clone(),
+        };
+        self.post("quarantine", url, (body, attributes), message.group.as_deref(), once).await
     }
 
     async fn delay(&self, delays: Vec<Delay<'_>>) {
@@ -187,10 +198,19 @@ impl Queue for SqsQueue {
             }
         }
     }
+
+    async fn send(&self, message: &Message) -> Result<Placed, Error> {
+        let Some(url) = &self.queue_url else {
+            return Ok(Placed::Left("ONLYONCE_QUEUE_URL is not set"));
+        };
+        let body = message.body.as_deref().unwrap_or_default();
+        let (group, once) = (message.group.as_deref(), message.id.clone());
+        self.post("send", url, (body, message.attributes.clone()), group, once).await
+    }
 }
 
 /// Attributes as SQS takes them.
-pub(crate) fn encode(
+fn encode(
     attributes: BTreeMap<String, Attribute>,
 ) -> Result<HashMap<String, MessageAttributeValue>, BuildError> {
     let one = |attribute: Attribute| {

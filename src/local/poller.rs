@@ -243,6 +243,7 @@ mod tests {
             .into(),
             sent_at: Some(Timestamp::from_millis(5)),
             group: Some("g".to_owned()),
+            asks: None,
             source_arn: Some("arn:aws:sqs:local:0:q.fifo".to_owned()),
             fault: None,
         };

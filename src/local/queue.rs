@@ -99,6 +99,8 @@ impl LocalQueue {
             receipt: None,
             sent_at: Some(now),
             source_arn: Some(self.arn()),
+            // A queue carries a body and attributes, and they say it.
+            asks: None,
             ..message
         };
         state.messages.insert(place, Stored { message, receives: 0, visible_at: now });
@@ -234,9 +236,20 @@ impl Queue for LocalQueue {
         let mut state = self.state();
         let place = state.next();
         let id = format!("{}-dead-{place}", self.settings.name);
-        let message =
-            Message { id, attributes, receipt: None, sent_at: Some(now), ..message.clone() };
+        let message = Message {
+            id,
+            attributes,
+            receipt: None,
+            sent_at: Some(now),
+            asks: None,
+            ..message.clone()
+        };
         state.dead.insert(place, Stored { message, receives: 0, visible_at: now });
+        Ok(Placed::Sent)
+    }
+
+    async fn send(&self, message: &Message) -> Result<Placed, Error> {
+        self.send_message(message.clone());
         Ok(Placed::Sent)
     }
 

@@ -5,10 +5,12 @@ mod import;
 mod inspect;
 mod lines;
 mod send;
+mod send_file;
 mod view;
 
 pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::{inspect, list};
 pub use lines::read_lines;
-pub use send::{MessageLine, Sent, messages, send};
+pub use send::MessageLine;
+pub use send_file::{SendPlan, send_file};
 pub use view::RecordView;

@@ -1,16 +1,13 @@
-//! Sending messages with a key.
+//! A message as a line of JSON.
 
-use std::path::Path;
-
-use aws_config::SdkConfig;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::lines;
-use crate::error::{BoxError, Error, ErrorKind};
-use crate::front::{Asked, Attribute, Message, asked, encode};
+use crate::front::{Asked, Attribute, AttributeValue, Message, asked};
 use crate::handler::Router;
-use crate::protocol::IdempotencyKey;
+use crate::producer::Parcel;
+use crate::protocol::{IdempotencyKey, KeyAdvice, RecordId};
 
 /// One message, as a line of JSON.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,13 +22,6 @@ pub struct MessageLine {
     pub body: Value,
     /// The message group, for a FIFO queue.
     pub group: Option<String>,
-}
-
-/// A message that is in the queue.
-#[derive(Clone, Debug, Serialize)]
-pub struct Sent {
-    /// The queue's id of it.
-    pub message_id: Option<String>,
 }
 
 impl MessageLine {
@@ -62,29 +52,35 @@ impl MessageLine {
     }
 }
 
-/// Reads lines as messages for these jobs, and refuses what a worker could not tell job or key of.
-pub fn messages(file: Option<&Path>, jobs: &Router) -> Result<Vec<Message>, BoxError> {
-    lines::read_lines(file, |text| {
-        let message = MessageLine::read(text)?.message(jobs);
-        match asked(&message, jobs.message_rules()) {
-            Asked::Unclear(why) => Err(why),
-            Asked::Job(_) | Asked::Nothing => Ok(message),
-        }
-    })
+/// Reads a line as a message for these jobs, and refuses one that a worker could not tell job or
+/// key of.
+pub(super) fn parcel(text: &str, jobs: &Router, namespace: &str) -> Result<Letter, String> {
+    let message = MessageLine::read(text)?.message(jobs);
+    let asked = match asked(&message, jobs.message_rules()) {
+        Asked::Unclear(why) => return Err(why),
+        Asked::Job(delivery) => Some(delivery),
+        Asked::Nothing => None,
+    };
+    let text = |(name, attribute): (String, Attribute)| match attribute.value {
+        AttributeValue::Text(text) => Some((name, text)),
+        // A line has no bytes.
+        AttributeValue::Binary(_) => None,
+    };
+    let id = asked.as_ref().map(|asked| RecordId::new(namespace, &asked.job, &asked.key));
+    let advice = asked.as_ref().and_then(|asked| KeyAdvice::of(&asked.key));
+    let parcel = Parcel {
+        id,
+        job: asked.map(|asked| asked.job),
+        body: message.body.unwrap_or_default(),
+        attributes: message.attributes.into_iter().filter_map(text).collect(),
+        group: message.group,
+        delay: None,
+    };
+    Ok(Letter { parcel, advice })
 }
 
-/// Sends one message to a queue.
-pub async fn send(sdk: &SdkConfig, queue_url: &str, message: &Message) -> Result<Sent, Error> {
-    let fault = |error: BoxError| Error::new(ErrorKind::Queue, "send").with_source(error);
-    let attributes = encode(message.attributes.clone()).map_err(|error| fault(error.into()))?;
-    let sent = aws_sdk_sqs::Client::new(sdk)
-        .send_message()
-        .queue_url(queue_url)
-        .set_message_body(message.body.clone())
-        .set_message_attributes(Some(attributes))
-        .set_message_group_id(message.group.clone())
-        .send()
-        .await
-        .map_err(|error| fault(error.into()))?;
-    Ok(Sent { message_id: sent.message_id })
+/// A message to be sent, and what is to be said of its key.
+pub(super) struct Letter {
+    pub parcel: Parcel,
+    pub advice: Option<KeyAdvice>,
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use super::ClaimId;
+
 /// Names one business operation (`invoice:42:finalize`). Made by the producer when the command is
 /// accepted, never by the worker: a key made at run time would be new at every retry.
 ///
@@ -66,6 +68,18 @@ fn hex(bytes: &[u8]) -> String {
         let _ = write!(out, "{byte:02x}");
         out
     })
+}
+
+/// Tells the attempts at a record apart, in 24 characters of lower-case base32.
+pub(super) fn attempt_digest(id: &RecordId, attempt: &ClaimId) -> String {
+    let parts = ["onlyonce/1/event", id.as_str(), attempt.as_str()];
+    base32(digest(parts.map(str::as_bytes)).iter().take(15))
+}
+
+/// Stands for a unique id, in lower-case hex.
+pub(super) fn unique_digest(namespace: &str, job: &str, unique_id: &str) -> String {
+    let parts = ["onlyonce/1/unique", namespace, job, unique_id];
+    hex(&digest(parts.map(str::as_bytes)))
 }
 
 /// The identity of one record, and the digest that stands for its key in logs: lower-case hex

@@ -4,20 +4,24 @@
 //! those in. A crash can therefore only fall *between* two calls, and every such gap is named
 //! where it is defended against.
 
+mod advice;
 mod claim;
 mod effect;
 mod key;
 mod operate;
+mod outbox;
 mod record;
 mod retry;
 mod settle;
 mod time;
 mod write;
 
+pub use advice::KeyAdvice;
 pub use claim::{Claim, ClaimRequest, claim};
 pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
 pub use operate::{Imported, import};
+pub use outbox::{InvalidEntry, OutboxEntry, Unique, event_id, unique_row};
 pub use record::{
     ClaimId, EffectRecord, EffectState, FencingToken, Output, Quarantine, Record, Rev,
     SCHEMA_VERSION, Status,

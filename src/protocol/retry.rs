@@ -93,6 +93,7 @@ mod tests {
         let policy = RetryPolicy::fixed(SECOND, 3);
         assert!(!policy.is_spent(2));
         assert!(policy.is_spent(3));
+        assert_eq!(policy.attempts(), 3);
     }
 
     proptest! {

@@ -88,6 +88,8 @@ fn failures_end_as_declared() {
     assert_eq!(verdict, Verdict::Failed);
     assert_eq!((failed.status, failed.quarantine), (Status::Failed, Some(Quarantine::Pending)));
     assert_eq!(failed.error.as_deref(), Some("no"));
+    assert_eq!(failed.expires_at, KEPT.expiry(NOW, NOW));
+    assert!(failed.expires_at.is_some());
 
     let (unknown, verdict) = failing(&held, Failure::Unknown);
     assert_eq!((unknown.status, verdict), (Status::Unknown, Verdict::Unknown));
@@ -151,4 +153,15 @@ fn a_lost_reply_is_told_from_a_lost_lease_by_what_is_there() {
     assert_eq!(resolve_conflict(&write, Some(&landed)), Conflict::Applied);
     let other = Record { output: Some(Output::Stored("1".to_owned())), ..landed };
     assert_eq!(resolve_conflict(&write, Some(&other)), Conflict::LostLease);
+
+    let mine = record();
+    let made = ConditionalWrite {
+        id: mine.id.clone(),
+        expect: Expect::Absent,
+        change: Change::Create(Box::new(mine.clone())),
+    };
+    assert!(made.already_in(&mine));
+    // Whose creation it was is for the next claim to say.
+    assert_eq!(resolve_conflict(&made, Some(&mine)), Conflict::LostLease);
+    assert!(!made.already_in(&Record { token: FencingToken(5), ..mine }));
 }

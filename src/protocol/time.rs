@@ -116,6 +116,7 @@ mod tests {
         let now = Timestamp::from_millis(1_700_000_000_001);
         let expiry = Retention::For(Duration::from_secs(10)).expiry(now, now);
         assert_eq!(expiry, Some(EpochSeconds::from_secs(1_700_000_011)));
+        assert_eq!(expiry.map(EpochSeconds::secs), Some(1_700_000_011));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::outcome::{Ending, Outcome};
 use super::run::Run;
-use super::worker::{Deadline, Delivery, Worker};
+use super::worker::{Deadline, Delivery, UniqueRow, Worker};
 use crate::context::About;
 use crate::error::{Error, kept_text};
 use crate::handler::Job;
@@ -11,7 +11,8 @@ use crate::protocol::{
     Claim, ClaimRequest, Held, Output, Quarantine, Record, RecordId, Status, Timestamp, claim,
     handler_stop, mark_quarantined,
 };
-use crate::store::Commit;
+use crate::runtime::before;
+use crate::store::{Commit, RowWrite, StagedWrite, clear_unique};
 
 /// How often a claim is decided anew before the message is given back: each round means that
 /// somebody else wrote in between.
@@ -40,7 +41,24 @@ impl Worker {
             }
         };
         let outcome = self.attempt(&delivery, job, payload, deadline).await;
+        if let Some(unique) = &delivery.unique
+            && outcome.is_of_before()
+        {
+            self.clear(unique, deadline).await;
+        }
         self.named(&delivery, outcome)
+    }
+
+    /// Clears the row of a unique message that nothing was written for. Best effort: without it
+    /// the next of its unique id waits for the row's end.
+    async fn clear(&self, UniqueRow { row, nonce }: &UniqueRow, deadline: Deadline) {
+        let Some(outbox) = self.outbox() else {
+            return;
+        };
+        let cleared = before(self.clock(), deadline.settled, outbox.clear(row, nonce)).await;
+        if let Some(Err(error)) = cleared {
+            tracing::warn!(row, %error, "the row of a unique message was not cleared");
+        }
     }
 
     /// Notes on the record that its message has arrived in quarantine. A record that has moved on
@@ -98,6 +116,7 @@ impl Worker {
             key: delivery.key.as_str(),
             until: deadline.settled.min(lease_until),
             stopping: &self.stopping,
+            clears: self.clears(delivery.unique.as_ref()),
         };
         let about = |held: &Held| About {
             id: request.id.clone(),
@@ -116,28 +135,45 @@ impl Worker {
         if job.policy.is_fused {
             return run.at_once(job.clone(), payload, about, &request).await;
         }
-        match self.claim(&request, stop).await {
+        match self.claim(&request, run.clears.clone(), stop).await {
             Ok(held) => run.to_the_end(job.clone(), payload, about(&held), held).await,
             Err(outcome) => *outcome,
         }
     }
 
+    /// What clears the row of a unique message.
+    fn clears(&self, unique: Option<&UniqueRow>) -> Option<RowWrite> {
+        let UniqueRow { row, nonce } = unique?;
+        let table = self.commits.store().capabilities().outbox?;
+        Some(clear_unique(table, row, nonce))
+    }
+
     /// Claims, or says why not.
-    async fn claim(&self, request: &ClaimRequest, until: Timestamp) -> Result<Held, Box<Outcome>> {
+    async fn claim(
+        &self,
+        request: &ClaimRequest,
+        clears: Option<RowWrite>,
+        until: Timestamp,
+    ) -> Result<Held, Box<Outcome>> {
+        // Lands with the end of a job that cannot be run again.
+        let mut clears: Vec<_> = clears.map(StagedWrite::from).into_iter().collect();
         let mut current = None;
         for _ in 0..ROUNDS {
+            let mut landing = Vec::new();
             let (write, won) = match claim(current, request, self.clock().now()) {
                 Claim::Take { write, held } => (write, Ok(*held)),
-                Claim::Spend { write, parked } => (write, Err(newly_parked(&parked))),
+                Claim::Spend { write, parked } => {
+                    landing.append(&mut clears);
+                    (write, Err(newly_parked(&parked)))
+                }
                 Claim::Held(held) => return Ok(*held),
                 refused => return Err(Box::new(not_claimed(refused, request))),
             };
-            match self.commits.commit(&write, &[], until).await {
+            match self.commits.commit(&write, &landing, until).await {
                 Ok(Commit::Applied) => return won.map_err(Box::new),
                 Ok(Commit::Conflict(found)) => current = found.map(|record| *record),
-                Ok(Commit::Refused { .. }) => {
-                    return Err(Box::new(store_error("nothing is staged")));
-                }
+                // There is nothing to clear any more. The record is looked at anew.
+                Ok(Commit::Refused { .. }) => current = None,
                 Err(error) => return Err(Box::new(store_error(&error.to_string()))),
             }
         }

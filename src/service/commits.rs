@@ -42,6 +42,10 @@ impl Commits {
         self.store.as_ref()
     }
 
+    pub fn shared_store(&self) -> Arc<dyn Store> {
+        self.store.clone()
+    }
+
     pub fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }

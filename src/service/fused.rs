@@ -7,7 +7,7 @@ use super::run::{Run, instead};
 use crate::context::{About, Journal};
 use crate::handler::Job;
 use crate::payload::Payload;
-use crate::protocol::{Claim, ClaimRequest, Held, claim};
+use crate::protocol::{Claim, ClaimRequest, Held, Verdict, claim};
 use crate::store::Commit;
 
 impl Run<'_> {
@@ -28,16 +28,19 @@ impl Run<'_> {
         let Some((Journal { mut staged, .. }, mut came)) = called else {
             return Outcome::of(Ending::Abandoned);
         };
+        staged.and_clear(self.clears.clone());
         let mut current = None;
         for _ in 0..ROUNDS {
             let (write, held) = match claim(current.take(), request, clock.now()) {
                 Claim::Take { write, held } => (write, held),
                 // An attempt from before the job was fused has died.
                 Claim::Spend { write, parked } => {
-                    match self.commits.commit(&write, &[], self.until).await {
+                    let spent = Verdict::Failed;
+                    match self.commits.commit(&write, staged.landing(&spent), self.until).await {
                         Ok(Commit::Applied) => return newly_parked(&parked),
                         Ok(Commit::Conflict(found)) => current = found.map(|record| *record),
-                        Ok(Commit::Refused { .. }) => return store_error("nothing is staged"),
+                        // There is nothing to clear any more.
+                        Ok(Commit::Refused { index }) => drop(staged.refusal(index, &spent)),
                         Err(error) => return store_error(&error.to_string()),
                     }
                     continue;
@@ -46,14 +49,13 @@ impl Run<'_> {
             };
             let end = self.end(&held, &came);
             let write = write.then(&end.write);
-            let staging = end.staged(&staged);
-            match self.commits.commit(&write, staging.writes(), self.until).await {
+            match self.commits.commit(&write, end.landing(&staged), self.until).await {
                 Ok(Commit::Applied) => {
                     let (token, attempt) = (Some(held.token.0), Some(held.attempt));
                     return Outcome { token, attempt, ..end.outcome(*held) };
                 }
                 Ok(Commit::Conflict(found)) => current = found.map(|record| *record),
-                Ok(Commit::Refused { index }) => came = Err(staged.refusal(index)),
+                Ok(Commit::Refused { index }) => came = end.refused(&mut staged, index, came),
                 Err(error) => match instead(came, error) {
                     Ok(other) => came = other,
                     Err(error) => return store_error(&error.to_string()),

@@ -134,6 +134,18 @@ impl Outcome {
         }
     }
 
+    /// Whether it had ended before, so that this attempt has written nothing and nothing is tried
+    /// again.
+    pub(super) fn is_of_before(&self) -> bool {
+        matches!(
+            self.ending,
+            Ending::Replayed(_)
+                | Ending::FailedBefore(_)
+                | Ending::FailedAndQuarantined
+                | Ending::Mismatch { .. }
+        )
+    }
+
     /// The ending's name in logs and metrics.
     pub fn name(&self) -> &'static str {
         match &self.ending {

@@ -12,6 +12,7 @@ use crate::handler::{Call, Job, Policy, Reply};
 use crate::payload::Payload;
 use crate::protocol::{ConditionalWrite, Held, Output, Timestamp, Verdict, complete, fail};
 use crate::runtime::{Ended, before, spawn};
+use crate::store::{RowWrite, StagedWrite};
 
 /// One attempt.
 pub(super) struct Run<'a> {
@@ -21,6 +22,8 @@ pub(super) struct Run<'a> {
     /// No write is sent after this.
     pub until: Timestamp,
     pub stopping: &'a Stopping,
+    /// The row of a unique message, which goes as the job ends.
+    pub clears: Option<RowWrite>,
 }
 
 /// What an attempt came to.
@@ -34,10 +37,14 @@ pub(super) struct End {
 }
 
 impl End {
-    /// What is staged lands with a completion or not at all.
-    pub fn staged<'a>(&self, staged: &'a Staged) -> &'a Staged {
-        const NOTHING: &Staged = &Staged::new();
-        if matches!(self.verdict, Verdict::Completed(_)) { staged } else { NOTHING }
+    /// What lands with it.
+    pub fn landing<'a>(&self, staged: &'a Staged) -> &'a [StagedWrite] {
+        staged.landing(&self.verdict)
+    }
+
+    /// What an attempt comes to whose staged write at `index` was refused.
+    pub fn refused(&self, staged: &mut Staged, index: usize, came: Came) -> Came {
+        staged.refusal(index, &self.verdict).map_or(came, Err)
     }
 
     /// The outcome, now that the write has landed.
@@ -123,14 +130,15 @@ impl Run<'_> {
             Err(error) => return store_error(&error.to_string()),
         }
         let Journal { held, mut staged, .. } = journal;
+        staged.and_clear(self.clears.clone());
         loop {
             let end = self.end(&held, &came);
-            let staging = end.staged(&staged);
-            let settled = self.commits.settle(&end.write, staging.writes(), self.until).await;
+            let landing = end.landing(&staged);
+            let settled = self.commits.settle(&end.write, landing, self.until).await;
             came = match settled {
                 Ok(Settled::Applied) => return end.outcome(held.advanced()),
                 Ok(Settled::LostLease) => return Outcome::of(Ending::LostLease),
-                Ok(Settled::Refused(index)) => Err(staged.refusal(index)),
+                Ok(Settled::Refused(index)) => end.refused(&mut staged, index, came),
                 Err(error) => match instead(came, error) {
                     Ok(came) => came,
                     Err(error) => return store_error(&error.to_string()),

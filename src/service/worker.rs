@@ -16,7 +16,7 @@ use crate::handler::{Call, Job, JobService, Reply, Router};
 use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
 use crate::rules::MessageRules;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
-use crate::store::Store;
+use crate::store::{Outbox, Store};
 
 /// A message that names a job and a key. `Debug` shows neither its payload nor its key.
 #[derive(Clone)]
@@ -31,6 +31,17 @@ pub struct Delivery {
     pub message_id: Option<String>,
     /// When it was enqueued, if the queue says so.
     pub enqueued_at: Option<Timestamp>,
+    /// Set on a message that is to be in the queue once at a time.
+    pub unique: Option<UniqueRow>,
+}
+
+/// Where it stands that a unique message waits or runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UniqueRow {
+    /// The order key of its row in the outbox.
+    pub row: String,
+    /// Tells it from a later message of the same unique id.
+    pub nonce: String,
 }
 
 impl fmt::Debug for Delivery {
@@ -110,6 +121,11 @@ impl Worker {
     /// The worker's clock, to share with a queue.
     pub fn shared_clock(&self) -> Arc<dyn Clock> {
         self.commits.shared_clock()
+    }
+
+    /// The outbox of the store it keeps its records in.
+    pub(crate) fn outbox(&self) -> Option<Arc<dyn Outbox>> {
+        self.commits.shared_store().outbox()
     }
 
     /// How messages name their job and key.

@@ -3,8 +3,11 @@
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
 mod memory;
+mod outbox;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub mod sql;
 #[cfg(feature = "sqlite")]
@@ -18,9 +21,13 @@ use async_trait::async_trait;
 use crate::error::Error;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 
+#[cfg(feature = "redis")]
+pub use self::redis::RedisStore;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
 pub use memory::MemoryStore;
+pub use outbox::{Outbox, Place, Take, Taken};
+pub(crate) use outbox::{UNIQUE, clear_unique, column};
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -61,6 +68,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// What can commit along with a record here.
     fn capabilities(&self) -> Capabilities;
+
+    /// Its outbox, if it has one.
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        None
+    }
 }
 
 /// A store that others look at, too.
@@ -93,6 +105,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn capabilities(&self) -> Capabilities {
         self.as_ref().capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        self.as_ref().clone().outbox()
     }
 }
 

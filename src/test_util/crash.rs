@@ -18,6 +18,7 @@ use crate::handler::{Job, Router};
 use crate::local::{Invocation, LocalQueue, Poller, QueueSettings};
 use crate::protocol::{Status, Timestamp};
 use crate::runtime::Clock;
+use crate::store::{MemoryStore, Store};
 
 /// Kills a job at every call that crosses its worker's boundary, then at every pair of them, and
 /// says what its effects did.
@@ -91,11 +92,27 @@ impl CrashPoints {
         payload: impl Serialize + Send,
         look: impl Fn(T, &Story) -> Result<(), String> + Send,
     ) -> CrashReport {
+        let place = || -> Place { (Arc::new(MemoryStore::new()), "key".to_owned()) };
+        self.check_over(place, job, payload, look)
+    }
+
+    /// As [`check`](Self::check), over stores of yours: `place` says for each case where its record
+    /// goes, and under which key, which must be a fresh one.
+    ///
+    /// Time is virtual and leaps whenever nothing is at work in the process: a store with a server
+    /// must hold the thread while it asks it.
+    pub fn check_over<T>(
+        &self,
+        place: impl Fn() -> (Arc<dyn Store>, String) + Send,
+        job: impl Fn() -> (Job, T) + Send,
+        payload: impl Serialize + Send,
+        look: impl Fn(T, &Story) -> Result<(), String> + Send,
+    ) -> CrashReport {
         // A thread of its own, so that it can be called inside a runtime as well as outside.
         std::thread::scope(|scope| {
             let checking = scope.spawn(move || {
                 let body = serde_json::to_string(&payload).unwrap_or_default();
-                self.all(&job, &body, &look)
+                self.all(&place, &job, &body, &look)
             });
             checking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -103,13 +120,14 @@ impl CrashPoints {
 
     fn all<T>(
         &self,
+        place: &dyn Fn() -> Place,
         job: &dyn Fn() -> (Job, T),
         body: &str,
         look: &dyn Fn(T, &Story) -> Result<(), String>,
     ) -> CrashReport {
         let run = |plan: &[(usize, Fate)]| {
             let (job, made) = job();
-            let mut end = run(job, body, plan);
+            let mut end = run(place(), job, body, plan);
             if let Err(what) = look(made, &end.story) {
                 end.broken.push(Broken { invariant: 0, what });
             }
@@ -140,8 +158,11 @@ const START: Timestamp = Timestamp::from_millis(1_900_000_000_000);
 const TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY: Duration = Duration::from_secs(70);
 
+/// A store, and a key that is free there.
+type Place = (Arc<dyn Store>, String);
+
 /// Runs one message to the end.
-fn run(job: Job, body: &str, plan: &[(usize, Fate)]) -> End {
+fn run((store, key): Place, job: Job, body: &str, plan: &[(usize, Fate)]) -> End {
     let quiet = async {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(START));
         let settings =
@@ -149,9 +170,9 @@ fn run(job: Job, body: &str, plan: &[(usize, Fate)]) -> End {
         let queue = LocalQueue::new(settings, clock.clone());
         let planned = Arc::new(Planned { plan: plan.to_vec(), met: AtomicUsize::new(0) });
         let entropy = Arc::new(SeededEntropy::new(0, 0.5));
-        let message = Message::new(&job.name, "key", body);
+        let message = Message::new(&job.name, &key, body);
         let jobs = Router::new().with(job);
-        let world = World::new(jobs, queue, clock.clone(), entropy, planned.clone());
+        let world = World::new(jobs, queue, clock.clone(), entropy, planned.clone()).over(store);
         let id = operation(&message);
         world.queue.send_message(message);
 

@@ -12,13 +12,13 @@ use crate::error::{Error, ErrorKind, HandlerError};
 use crate::front::{Delay, Mark, Message, Placed, Queue};
 use crate::local::LocalQueue;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Said, Status};
-use crate::store::{Capabilities, Commit, Cursor, MemoryStore, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 
 /// The store.
 #[derive(Clone)]
 pub(super) struct GatedStore {
     pub life: Arc<Life>,
-    pub inner: Arc<MemoryStore>,
+    pub inner: Arc<dyn Store>,
 }
 
 impl GatedStore {
@@ -41,12 +41,13 @@ impl GatedStore {
     #[allow(clippy::disallowed_methods, reason = "it is under way, whoever waits for it or not")]
     fn lands_later(&self, write: &ConditionalWrite, staged: &[StagedWrite], wait: Duration) {
         let (store, write) = (self.clone(), write.clone());
-        // The only form that this store takes.
-        let rows = staged.iter().filter_map(|staged| match staged {
+        let rows = staged.iter().map(|staged| match staged {
             StagedWrite::Row(row) => Some(StagedWrite::Row(row.clone())),
             StagedWrite::Native { .. } => None,
         });
-        let rows: Vec<_> = rows.collect();
+        // A form of the store's own cannot be kept for later: the request is lost, then, and not sent
+        // without it.
+        let Some(rows) = rows.collect::<Option<Vec<_>>>() else { return };
         tokio::spawn(async move {
             store.life.clock.sleep_until(store.life.clock.now() + wait).await;
             store.lands(&write, &rows).await

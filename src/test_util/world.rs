@@ -21,15 +21,15 @@ use crate::local::{Invocation, LocalQueue};
 use crate::protocol::{IdempotencyKey, RecordId};
 use crate::runtime::{Clock, Entropy};
 use crate::service::Worker;
-use crate::store::MemoryStore;
+use crate::store::{MemoryStore, Store};
 
 const NAMESPACE: &str = "default";
 
 /// The real front and service over a store and a queue of its own. What becomes of each call, its
 /// gate decides; what must hold, its witness checks.
 pub struct World {
-    /// The store's contents, to look at.
-    pub store: Arc<MemoryStore>,
+    /// The store.
+    pub store: Arc<dyn Store>,
     /// The queue.
     pub queue: LocalQueue,
     /// What was seen.
@@ -44,7 +44,7 @@ pub struct World {
 }
 
 impl World {
-    /// A new one, in which nothing has happened. `clock` shows the true time, which is the queue's.
+    /// A new one, in which nothing has happened, over a store in memory. `clock` shows the true time, which is the queue's.
     /// Messages name their job and key by attributes.
     pub fn new(
         jobs: Router,
@@ -54,7 +54,7 @@ impl World {
         gate: Arc<dyn Gate>,
     ) -> Self {
         Self {
-            store: Arc::default(),
+            store: Arc::new(MemoryStore::new()),
             queue,
             witness: Arc::new(Witness::new(jobs.clone())),
             clock,
@@ -65,6 +65,12 @@ impl World {
             invocations: AtomicUsize::new(0),
             calls: Arc::default(),
         }
+    }
+
+    /// The same over another store. What it stages in a form of its own does not land late.
+    #[must_use]
+    pub fn over(self, store: Arc<dyn Store>) -> Self {
+        Self { store, ..self }
     }
 
     /// Runs one invocation on a worker with this clock, and answers what Lambda would be told:

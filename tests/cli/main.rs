@@ -9,11 +9,15 @@
     reason = "a test fails by panicking"
 )]
 
+mod accept;
 mod dev;
 mod examples;
 mod poll;
 mod postgres;
+mod producers;
+mod queue;
 mod readme;
+mod send;
 #[path = "../servers/postgres.rs"]
 mod server;
 mod verbs;

@@ -217,6 +217,7 @@ pub fn delivery(job: &str, key: &str) -> Delivery {
         body: json!(key).to_string(),
         message_id: Some(format!("m-{key}")),
         enqueued_at: Some(SystemClock.now()),
+        unique: None,
     }
 }
 

@@ -16,6 +16,7 @@
 
 mod bench;
 mod lost;
+mod producer;
 mod proxy;
 mod queue;
 mod refused;

@@ -59,6 +59,7 @@ impl Jobs {
             body: body.to_owned(),
             message_id: None,
             enqueued_at: Some(now),
+            unique: None,
         };
         self.worker.handle(delivery, Deadline::new(now, now + Duration::from_secs(30))).await
     }
@@ -240,6 +241,7 @@ async fn declared_jobs_and_own_ones_mix() {
         body: "[1, 2]".to_owned(),
         message_id: None,
         enqueued_at: None,
+        unique: None,
     };
     let deadline = Deadline::new(now, now + Duration::from_secs(30));
     let own = jobs.worker.handle(delivery, deadline).await;

@@ -116,6 +116,7 @@ impl Postgres {
     }
 
     /// The database as another program sees it.
+    #[allow(dead_code, reason = "not every test looks at the rows")]
     pub async fn foreign(&self) -> Foreign {
         let (client, connection) = tokio_postgres::connect(&self.url(), NoTls).await.unwrap();
         let serving = spawn(async move { drop(connection.await) });
@@ -131,6 +132,7 @@ impl Drop for Postgres {
 }
 
 /// A connection that is not the store's.
+#[allow(dead_code, reason = "not every test looks at the rows")]
 pub struct Foreign {
     client: Client,
     _serving: Task<()>,
@@ -146,6 +148,7 @@ impl Deref for Foreign {
 
 impl Foreign {
     /// The one number that `sql` answers, if there is one.
+    #[allow(dead_code, reason = "not every test looks at the rows")]
     pub async fn number(&self, sql: &str) -> Option<i64> {
         self.client.query_one(sql, &[]).await.unwrap().get(0)
     }

@@ -17,18 +17,9 @@ use rusqlite::Connection;
 
 use crate::kept::Kept;
 use crate::records::{NOW, SECOND, effects, first_claim};
-
-/// A folder that goes with the test.
-struct Scratch(PathBuf);
+use crate::scratch::Scratch;
 
 impl Scratch {
-    fn new() -> Self {
-        let name = format!("onlyonce-{:016x}", fastrand::Rng::new().u64(..));
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).unwrap();
-        Self(folder)
-    }
-
     fn file(&self) -> PathBuf {
         self.0.join("jobs.db")
     }
@@ -40,12 +31,6 @@ impl Scratch {
     /// The file as another program sees it.
     fn foreign(&self) -> Connection {
         Connection::open(self.file()).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -167,6 +167,7 @@ pub fn delivery(job: &str, key: &str, body: &str) -> Delivery {
         body: body.to_owned(),
         message_id: Some(format!("m-{key}")),
         enqueued_at: Some(START),
+        unique: None,
     }
 }
 

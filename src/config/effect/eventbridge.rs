@@ -15,6 +15,8 @@ struct EventBridgeTable {
     bus: Option<String>,
     source: Option<String>,
     detail_type: Option<String>,
+    #[serde(default)]
+    pass_key: bool,
 }
 
 /// Not keyed: EventBridge remembers no key.
@@ -41,6 +43,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
         return Err(wrong);
     };
     let mut effect = EventBridgeEffect::new(bus, source, detail_type, guarantee);
+    effect.passes_key = table.pass_key;
     effect.timeout = common.timeout.unwrap_or(effect.timeout);
     let timeout = effect.timeout.saturating_add(AROUND_THE_REQUEST);
     let effect = Arc::new(effect);

@@ -22,6 +22,8 @@ struct SnsTable {
     deduplicated_by: Option<String>,
     #[serde(default, deserialize_with = "duration")]
     key_window: Option<Duration>,
+    #[serde(default)]
+    pass_key: bool,
 }
 
 const GIVES: [(&str, Given, &str); 3] = [
@@ -56,6 +58,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
     }
     let mut effect = SnsEffect::new(topic_arn, guarantee);
     (effect.group, effect.subject, effect.job) = (group, subject, next);
+    effect.passes_key = table.pass_key;
     effect.timeout = common.timeout.unwrap_or(effect.timeout);
     let timeout = effect.timeout.saturating_add(AROUND_THE_REQUEST);
     let effect = Arc::new(effect);

@@ -21,6 +21,8 @@ struct SqsTable {
     deduplicated_by: Option<String>,
     #[serde(default, deserialize_with = "duration")]
     key_window: Option<Duration>,
+    #[serde(default)]
+    pass_key: bool,
 }
 
 const GIVES: [(&str, Given, &str); 3] = [
@@ -52,6 +54,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
     };
     let mut effect = SqsEffect::new(queue_url, guarantee);
     (effect.group, effect.job) = (group, next);
+    effect.passes_key = table.pass_key;
     effect.timeout = common.timeout.unwrap_or(effect.timeout);
     let timeout = effect.timeout.saturating_add(AROUND_THE_REQUEST);
     let effect = Arc::new(effect);

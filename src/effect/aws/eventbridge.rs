@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::failure::{Asked, refused};
 use super::request::{Lazy, region_of};
-use super::{Guarantee, KEY};
+use super::{Guarantee, KEY, shown};
 use crate::context::Context;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
@@ -34,6 +34,8 @@ pub struct EventBridgeEffect {
     pub source: String,
     /// The event's `detail-type`.
     pub detail_type: String,
+    /// Whether the key that it carries is the job's own instead of the effect's.
+    pub passes_key: bool,
     /// What may happen after a crash. Keyed needs a key that EventBridge does not know.
     pub guarantee: Guarantee,
     /// The longest that putting it may take.
@@ -59,6 +61,7 @@ impl EventBridgeEffect {
             bus: bus.into(),
             source: source.into(),
             detail_type: detail_type.into(),
+            passes_key: false,
             guarantee,
             timeout: Duration::from_secs(10),
             client: Lazy::default(),
@@ -94,7 +97,8 @@ impl EventBridgeEffect {
         key: EffectKey,
         mut fields: Map<String, Value>,
     ) -> Result<Put, HandlerError> {
-        fields.entry(KEY).or_insert_with(|| Value::from(key.as_str()));
+        let shown = shown(context, &key, self.passes_key);
+        fields.entry(KEY).or_insert_with(|| Value::from(shown));
         let detail = Value::Object(fields).to_string();
         let Some(client) = client else {
             return self.rehearse(context, &key, detail).await;

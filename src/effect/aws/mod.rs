@@ -99,6 +99,12 @@ impl Guarantee {
     }
 }
 
+/// The key that a message shows: the effect's, or the job's own, which an event of an outbox has as
+/// its id.
+fn shown<'a>(context: &'a Context, key: &'a EffectKey, passes_key: bool) -> &'a str {
+    if passes_key { context.key().as_str() } else { key.as_str() }
+}
+
 /// Whether this queue or topic is first in, first out: its name says so.
 pub fn is_fifo(name: &str) -> bool {
     name.ends_with(".fifo")

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Asked, not_taken};
 use super::request::{Lazy, region_of};
 use super::text::{group, subject};
-use super::{Guarantee, KEY, is_fifo};
+use super::{Guarantee, KEY, is_fifo, shown};
 use crate::context::Context;
 use crate::effect::template::Template;
 use crate::error::HandlerError;
@@ -37,6 +37,8 @@ pub struct SnsEffect {
     pub group: Option<Template>,
     /// The attribute `job`, for a worker like this at the other end.
     pub job: Option<String>,
+    /// Whether the key that it carries is the job's own instead of the effect's.
+    pub passes_key: bool,
     /// What may happen after a crash.
     pub guarantee: Guarantee,
     /// The longest that publishing may take.
@@ -64,6 +66,7 @@ impl SnsEffect {
             subject: None,
             group: None,
             job: None,
+            passes_key: false,
             guarantee,
             timeout: Duration::from_secs(10),
             client: Lazy::default(),
@@ -118,7 +121,7 @@ impl SnsEffect {
             .publish()
             .topic_arn(&self.topic_arn)
             .message(body)
-            .message_attributes(KEY, attribute(key.as_str())?)
+            .message_attributes(KEY, attribute(shown(context, &key, self.passes_key))?)
             .set_subject(subject)
             .set_message_group_id(group);
         if let Some(job) = &self.job {

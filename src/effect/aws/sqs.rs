@@ -14,13 +14,13 @@ use serde::{Deserialize, Serialize};
 use super::failure::{Asked, not_taken};
 use super::request::Lazy;
 use super::text::group;
-use super::{Guarantee, KEY, is_fifo};
+use super::{Guarantee, KEY, is_fifo, shown};
 use crate::context::Context;
 use crate::effect::template::Template;
 use crate::error::HandlerError;
 use crate::handler::{Call, Reply};
 use crate::protocol::EffectKey;
-use crate::sdk::SdkConfig;
+use crate::sdk::{SdkConfig, region_of};
 
 /// The name this effect is recorded under, and part of its key.
 const NAME: &str = "sqs";
@@ -34,6 +34,8 @@ pub struct SqsEffect {
     pub group: Option<Template>,
     /// The attribute `job`, for a worker like this at the other end.
     pub job: Option<String>,
+    /// Whether the key that it carries is the job's own instead of the effect's.
+    pub passes_key: bool,
     /// What may happen after a crash.
     pub guarantee: Guarantee,
     /// The longest that sending may take.
@@ -59,6 +61,7 @@ impl SqsEffect {
             queue_url: queue_url.into(),
             group: None,
             job: None,
+            passes_key: false,
             guarantee,
             timeout: Duration::from_secs(10),
             client: Lazy::default(),
@@ -108,7 +111,7 @@ impl SqsEffect {
             .send_message()
             .queue_url(&self.queue_url)
             .message_body(body)
-            .message_attributes(KEY, attribute(key.as_str())?)
+            .message_attributes(KEY, attribute(shown(context, &key, self.passes_key))?)
             .set_message_group_id(group);
         if let Some(job) = &self.job {
             message = message.message_attributes("job", attribute(job)?);
@@ -132,25 +135,5 @@ impl SqsEffect {
             self.guarantee.rehearse(context, receiver, (NAME, queue), key, body).await?;
         }
         Ok(Sent { message_id: None })
-    }
-}
-
-/// `https://sqs.REGION.amazonaws.com/..`
-fn region_of(queue_url: &str) -> Option<&str> {
-    let host = queue_url.split_once("://sqs.")?.1.split('/').next()?;
-    host.split_once(".amazonaws.com").map(|(region, _)| region).filter(|r| !r.contains('.'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_queues_url_names_its_region_where_it_is_one_of_aws() {
-        let region = |url| region_of(url);
-        assert_eq!(region("https://sqs.eu-west-1.amazonaws.com/1/q"), Some("eu-west-1"));
-        assert_eq!(region("https://sqs.cn-north-1.amazonaws.com.cn/1/q"), Some("cn-north-1"));
-        assert_eq!(region("http://127.0.0.1:4566/000000000000/q"), None);
-        assert_eq!(region("https://vpce-1.sqs.eu-west-1.vpce.amazonaws.com/1/q"), None);
     }
 }

@@ -1,10 +1,12 @@
 //! Records in a DynamoDB table: one conditional write a step, and no read.
 
 mod item;
+mod outbox;
 mod rows;
 mod setup;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use aws_config::SdkConfig;
@@ -19,7 +21,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use self::item::{Attributes, Expression};
-use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Record, RecordId, Status};
 
@@ -215,8 +217,12 @@ impl Store for DynamoStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let outbox = Some(format!("{}-outbox", self.table));
+        let outbox = Some(self.outbox_table());
         Capabilities { rows: true, native: &[rows::NATIVE], outbox }
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        Some(self)
     }
 }
 

@@ -16,6 +16,15 @@ impl From<TransactWriteItem> for StagedWrite {
     }
 }
 
+/// For a transaction of your own.
+impl TryFrom<&RowWrite> for TransactWriteItem {
+    type Error = Error;
+
+    fn try_from(row: &RowWrite) -> Result<Self, Error> {
+        row_item(row)
+    }
+}
+
 /// The staged write as an item of a transaction.
 pub(super) fn item(staged: &StagedWrite) -> Result<TransactWriteItem, Error> {
     match staged {
@@ -136,6 +145,8 @@ fn encode_value(value: &RowValue) -> AttributeValue {
     }
 }
 
-fn encode<'a>(columns: impl IntoIterator<Item = (&'a String, &'a RowValue)>) -> Attributes {
+pub(super) fn encode<'a>(
+    columns: impl IntoIterator<Item = (&'a String, &'a RowValue)>,
+) -> Attributes {
     columns.into_iter().map(|(name, value)| (name.clone(), encode_value(value))).collect()
 }

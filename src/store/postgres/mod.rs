@@ -3,6 +3,7 @@
 mod address;
 mod fault;
 mod in_transaction;
+mod outbox;
 mod pool;
 mod records;
 mod schema;
@@ -11,6 +12,7 @@ mod tls;
 mod value;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,7 +25,7 @@ use self::fault::{fault, is_condition};
 use self::pool::{Lent, unavailable};
 use self::staged::Staged;
 use super::sql::{NATIVE, OUTBOX};
-use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use crate::error::Error;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 
@@ -141,6 +143,10 @@ impl Store for PostgresStore {
     fn capabilities(&self) -> Capabilities {
         let native = &[NATIVE, in_transaction::CLOSURE];
         Capabilities { rows: true, native, outbox: Some(OUTBOX.to_owned()) }
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        Some(self)
     }
 }
 

@@ -5,6 +5,7 @@ mod decode;
 mod fault;
 mod file;
 mod in_transaction;
+mod outbox;
 mod records;
 mod rows;
 
@@ -20,7 +21,7 @@ use self::fault::fault;
 use self::file::Missing;
 use self::rows::Steps;
 use super::sql::{NATIVE, OUTBOX};
-use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 use crate::runtime::{Ended, blocking};
@@ -149,6 +150,10 @@ impl Store for SqliteStore {
     fn capabilities(&self) -> Capabilities {
         let native = &[NATIVE, in_transaction::CLOSURE];
         Capabilities { rows: true, native, outbox: Some(OUTBOX.to_owned()) }
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        Some(self)
     }
 }
 

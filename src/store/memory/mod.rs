@@ -1,13 +1,20 @@
 //! Records in this process, for tests and for trying things out. Nothing survives it.
 
+mod outbox;
+
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Capabilities, Columns, Commit, Cursor, Page, RowValue, RowWrite, StagedWrite, Store};
+use super::{
+    Capabilities, Columns, Commit, Cursor, Outbox, Page, RowValue, RowWrite, StagedWrite, Store,
+};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
+
+/// The table of its outbox.
+const OUTBOX: &str = "onlyonce_outbox";
 
 /// A store in memory. Stages [`RowWrite`]s.
 #[derive(Debug, Default)]
@@ -119,7 +126,11 @@ impl Store for MemoryStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { rows: true, native: &[], outbox: Some("onlyonce_outbox".to_owned()) }
+        Capabilities { rows: true, native: &[], outbox: Some(OUTBOX.to_owned()) }
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        Some(self)
     }
 }
 

@@ -1,0 +1,72 @@
+//! The outbox in the file.
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+
+use super::SqliteStore;
+use super::bind::{Unfit, bind};
+use super::fault::fault;
+use crate::error::{Error, ErrorKind};
+use crate::protocol::{OutboxEntry, Timestamp};
+use crate::store::outbox::{Outbox, Take, Taken};
+use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take};
+
+fn unfit(error: Unfit) -> Error {
+    match error {
+        Unfit::Sqlite(error) => fault("outbox", error),
+        Unfit::Parameters(why) => Error::new(ErrorKind::StoreRefused, "outbox").with_detail(why),
+    }
+}
+
+/// How many rows it changes.
+fn execute(connection: &Connection, (sql, values): &Sql) -> Result<usize, Error> {
+    let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
+    bind(&mut statement, values).map_err(unfit)?;
+    statement.raw_execute().map_err(|error| fault("outbox", error))
+}
+
+fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEntry>, Error> {
+    let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
+    bind(&mut statement, values).map_err(unfit)?;
+    let mut rows = statement.raw_query();
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next().map_err(|error| fault("outbox", error))? {
+        let columns = columns(|name| row.get(name), |name| row.get(name));
+        let columns = columns.map_err(|error| fault("outbox", error))?;
+        entries.push(OutboxEntry::of_columns(&columns)?);
+    }
+    Ok(entries)
+}
+
+impl SqliteStore {
+    async fn changed(&self, sql: Sql) -> Result<usize, Error> {
+        self.with("outbox", move |connection| execute(connection, &sql)).await
+    }
+}
+
+#[async_trait]
+impl Outbox for SqliteStore {
+    async fn take(&self, asked: Take) -> Result<Taken, Error> {
+        let sql = take(&asked, "");
+        let entries = self.with("outbox", move |connection| entries(connection, &sql)).await?;
+        Ok(Taken { entries, next: None })
+    }
+
+    async fn sent(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
+        self.changed(sent(entry, at)).await.map(drop)
+    }
+
+    async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
+        self.changed(put_back(entry, at)).await.map(drop)
+    }
+
+    async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
+        self.changed(clear(row, nonce)).await.map(drop)
+    }
+
+    async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
+        let refused = |error| Error::new(ErrorKind::Staged, "outbox").with_source(error);
+        entry.check().map_err(refused)?;
+        Ok(self.changed(add_unique(entry, now)).await? == 1)
+    }
+}

@@ -1,0 +1,101 @@
+//! Events from a job's commit to whoever runs them, on each store that has an outbox.
+
+#![cfg(all(feature = "dynamodb", feature = "sqlite", feature = "postgres"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "../servers/postgres.rs"]
+mod server;
+mod shop;
+mod stream;
+mod suite;
+mod unique;
+
+use std::any::Any;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onlyonce::runtime::SystemClock;
+use onlyonce::sdk;
+use onlyonce::store::{DynamoStore, MemoryStore, PostgresStore, SqliteStore, Store};
+
+use crate::server::Postgres;
+
+/// A store, and what it lives on.
+type Made = (Arc<dyn Store>, Option<Box<dyn Any>>);
+
+/// A folder of one test alone.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let name = format!("outbox-{:016x}", fastrand::Rng::new().u64(..));
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn memory() -> Made {
+    (Arc::new(MemoryStore::new()), None)
+}
+
+async fn sqlite() -> Made {
+    let folder = Folder::new();
+    (Arc::new(SqliteStore::open(folder.0.join("jobs.db")).await.unwrap()), Some(Box::new(folder)))
+}
+
+async fn postgres() -> Made {
+    let server = Postgres::start();
+    PostgresStore::create(&server.url()).await.unwrap();
+    let store = PostgresStore::open_existing(&server.url()).await.unwrap();
+    (Arc::new(store), Some(Box::new(server)))
+}
+
+async fn dynamodb() -> Made {
+    let table = format!("outbox-{:016x}", fastrand::Rng::new().u64(..));
+    let store = DynamoStore::new(&sdk::load().await, table);
+    store.create_table(&SystemClock).await.unwrap();
+    (Arc::new(store), None)
+}
+
+/// Declares the whole suite for one store.
+macro_rules! relays {
+    ($store:ident, [$($suite:ident::$test:ident),+ $(,)?]) => {
+        mod $store {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $test() {
+                let (store, _keeps) = crate::$store().await;
+                crate::$suite::$test(store).await;
+            })+
+        }
+    };
+    ($($store:ident),+) => {
+        $(relays!($store, [
+            suite::a_completed_jobs_events_are_sent_once_under_their_ids,
+            suite::events_of_one_order_key_go_in_order_and_hold_up_no_other,
+            suite::an_event_that_fails_for_good_is_quarantined_and_the_next_goes_on,
+            suite::relays_side_by_side_send_each_event_once,
+            suite::an_event_of_another_transaction_goes_the_same_way,
+            suite::an_event_that_was_sent_and_not_removed_is_known_by_its_id,
+            unique::one_message_at_a_time,
+            unique::a_period_ends_whatever_became_of_the_message,
+            unique::each_end_of_a_job_makes_room_for_the_next,
+            unique::a_late_message_clears_no_later_one,
+            unique::many_at_once_are_one,
+        ]);)+
+    };
+}
+
+relays!(memory, sqlite, postgres, dynamodb);

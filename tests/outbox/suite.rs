@@ -1,0 +1,150 @@
+//! What holds of every event.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
+use onlyonce::runtime::{Clock, SystemClock};
+use onlyonce::store::{Capabilities, Commit, StagedWrite, Store};
+use onlyonce::{outbox, runtime};
+
+use crate::shop::{Order, Shop};
+
+fn order(id: &str) -> Order {
+    Order { id: id.to_owned(), ..Order::default() }
+}
+
+/// Looks again and again until so many orders have been told of.
+async fn until_told(shop: &Shop, orders: usize) {
+    let give_up = SystemClock.now() + Duration::from_secs(20);
+    while shop.told().len() < orders {
+        assert!(SystemClock.now() < give_up, "told of {:?} alone", shop.told());
+        if shop.relayed().await.sent == 0 {
+            // What waits is due at a time of its own.
+            SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
+        }
+    }
+}
+
+pub async fn a_completed_jobs_events_are_sent_once_under_their_ids(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    for n in 0..5 {
+        shop.order(&order(&format!("order-{n}")));
+        shop.order(&order(&format!("order-{n}")));
+    }
+    shop.order(&Order { fails: true, ..order("order-lost") });
+    assert_eq!(shop.drained().await.dead, 1);
+    assert!(shop.told().is_empty(), "nothing goes out by itself");
+
+    let swept = shop.relayed().await;
+    assert_eq!((swept.sent, swept.left), (5, 0));
+    let again = shop.relayed().await;
+    assert_eq!((again.sent, again.left), (0, 0));
+
+    let mut told = shop.seen.lock().unwrap().told.clone();
+    told.sort();
+    for (n, (id, key)) in told.iter().enumerate() {
+        assert_eq!(id, &format!("order-{n}"));
+        let key_of = IdempotencyKey::new(id.as_str()).unwrap();
+        let record = RecordId::new("default", "order.place", &key_of);
+        let record = shop.store.load(&record).await.unwrap().unwrap();
+        // What the job has answered is what the event's own job has as its key.
+        assert!(format!("{:?}", record.output).contains(key.as_str()), "{key}");
+    }
+    assert_eq!(told.len(), 5);
+}
+
+pub async fn events_of_one_order_key_go_in_order_and_hold_up_no_other(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let of = |customer: &str, id: &str, event_fails| Order {
+        customer: Some(customer.to_owned()),
+        event_fails,
+        ..order(id)
+    };
+    for order in [of("ada", "first", 1), of("ada", "second", 0), of("bob", "other", 0)] {
+        shop.placed(&order).await;
+    }
+    let swept = shop.relayed().await;
+    assert_eq!(swept.sent, 1, "the first must be tried again, and the second waits for it");
+    assert_eq!(shop.told(), ["other"]);
+    until_told(&shop, 3).await;
+    assert_eq!(shop.told(), ["other", "first", "second"]);
+}
+
+pub async fn an_event_that_fails_for_good_is_quarantined_and_the_next_goes_on(
+    store: Arc<dyn Store>,
+) {
+    let shop = Shop::new(store);
+    for (id, event_fails) in [("first", 99), ("second", 0)] {
+        shop.placed(&Order { customer: Some("ada".to_owned()), event_fails, ..order(id) }).await;
+    }
+    until_told(&shop, 1).await;
+    assert_eq!(shop.told(), ["second"]);
+    let dead = shop.queue.dead();
+    assert_eq!(dead.len(), 1);
+    assert!(dead[0].body.as_deref().unwrap().contains("first"));
+    // Redriven to the queue it runs there, under the same key.
+    assert_eq!(shop.queue.redrive(), 1);
+    let failed = shop.drained().await;
+    assert_eq!((failed.deleted, failed.dead), (1, 1));
+    let swept = shop.relayed().await;
+    assert_eq!((swept.sent, swept.left), (0, 0));
+}
+
+pub async fn relays_side_by_side_send_each_event_once(store: Arc<dyn Store>) {
+    let shop = Arc::new(Shop::new(store));
+    for n in 0..20 {
+        let customer = Some(format!("customer-{}", n % 4));
+        shop.placed(&Order { customer, ..order(&format!("order-{n:02}")) }).await;
+    }
+    let relays: Vec<_> = (0..4)
+        .map(|_| {
+            let shop = shop.clone();
+            runtime::spawn(async move { until_told(&shop, 20).await })
+        })
+        .collect();
+    for mut relay in relays {
+        relay.join().await.unwrap();
+    }
+    let told = shop.told();
+    assert_eq!(told.iter().collect::<HashSet<_>>().len(), told.len(), "{told:?}");
+    for customer in 0..4 {
+        let of = |id: &&String| id[6..].parse::<u32>().unwrap() % 4 == customer;
+        let mine: Vec<_> = told.iter().filter(of).collect();
+        assert!(mine.is_sorted(), "{mine:?}");
+    }
+}
+
+pub async fn an_event_of_another_transaction_goes_the_same_way(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let entry = outbox::entry("order.placed", &order("imported")).unwrap();
+    let Capabilities { outbox: Some(table), .. } = shop.store.capabilities() else {
+        panic!("it has an outbox");
+    };
+    // Any transaction of this store: here that of a record of somebody else.
+    let write = crate::unique::any_write("somebody-else");
+    let staged = [StagedWrite::from(entry.row(&table).unwrap())];
+    assert_eq!(shop.store.commit(&write, &staged).await.unwrap(), Commit::Applied);
+    until_told(&shop, 1).await;
+    let told = shop.seen.lock().unwrap().told.clone();
+    assert_eq!(told, [("imported".to_owned(), entry.event_id.as_str().to_owned())]);
+}
+
+pub async fn an_event_that_was_sent_and_not_removed_is_known_by_its_id(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let entry = outbox::entry("order.placed", &order("twice")).unwrap();
+    let Capabilities { outbox: Some(table), .. } = shop.store.capabilities() else {
+        panic!("it has an outbox");
+    };
+    for crash in ["before-it", "after-it"] {
+        let write = crate::unique::any_write(crash);
+        let staged = [StagedWrite::from(entry.row(&table).unwrap())];
+        assert_eq!(shop.store.commit(&write, &staged).await.unwrap(), Commit::Applied);
+        let swept = shop.relayed().await;
+        assert_eq!((swept.sent, swept.left), (1, 0));
+    }
+    assert_eq!(shop.told(), ["twice"]);
+    let id = RecordId::new("default", "order.placed", &entry.event_id);
+    assert_eq!(shop.store.load(&id).await.unwrap().unwrap().status, Status::Completed);
+}

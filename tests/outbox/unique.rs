@@ -1,0 +1,123 @@
+//! Messages that are in the queue once at a time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onlyonce::outbox::UniqueMessage;
+use onlyonce::protocol::{
+    ClaimId, ConditionalWrite, IdempotencyKey, Imported, Output, Retention, Timestamp, import,
+};
+use onlyonce::runtime::{self, Clock, SystemClock};
+use onlyonce::store::Store;
+
+use crate::shop::{Order, Shop};
+
+/// A write of a record that nothing else here is about.
+pub fn any_write(key: &str) -> ConditionalWrite {
+    let done = Imported {
+        namespace: "default".to_owned(),
+        job: "other".to_owned(),
+        key: IdempotencyKey::new(key).unwrap(),
+        fingerprint: None,
+        output: Output::Omitted,
+        retention: Retention::Forever,
+    };
+    import(done, ClaimId::new("one"), Timestamp::from_millis(1))
+}
+
+fn message(key: &str, fails: bool) -> UniqueMessage {
+    let key = IdempotencyKey::new(key).unwrap();
+    let order = Order { id: "index-7".to_owned(), fails, ..Order::default() };
+    UniqueMessage::new("reindex", "index-7", key, &order).unwrap()
+}
+
+pub async fn one_message_at_a_time(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    assert!(message("monday", false).send(outbox).await.unwrap());
+    assert!(!message("monday", false).send(outbox).await.unwrap(), "it waits to be sent");
+    let other = IdempotencyKey::new("monday").unwrap();
+    let other = UniqueMessage::new("reindex", "index-8", other, &Order::default()).unwrap();
+    assert!(other.send(outbox).await.unwrap());
+
+    assert_eq!(shop.relayed().await.sent, 2);
+    assert_eq!(shop.queue.len(), 2);
+    assert!(!message("monday", false).send(outbox).await.unwrap(), "it waits in the queue");
+    assert_eq!(shop.relayed().await.sent, 0, "it is not sent again");
+    assert_eq!(shop.queue.len(), 2);
+
+    assert_eq!(shop.drained().await.deleted, 2);
+    assert!(message("tuesday", false).send(outbox).await.unwrap(), "its job has ended");
+    assert_eq!(shop.relayed().await.sent, 1);
+    assert_eq!(shop.drained().await.deleted, 1);
+}
+
+pub async fn a_period_ends_whatever_became_of_the_message(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    let period = Duration::from_millis(300);
+    assert!(message("monday", false).at_most_for(period).send(outbox).await.unwrap());
+    assert!(!message("tuesday", false).at_most_for(period).send(outbox).await.unwrap());
+    SystemClock.sleep_until(SystemClock.now() + period).await;
+    assert!(message("wednesday", false).at_most_for(period).send(outbox).await.unwrap());
+    assert_eq!(shop.relayed().await.sent, 1);
+    let keys: Vec<_> = shop.queue.receive(10).into_iter().map(|message| message.body).collect();
+    assert_eq!(keys.len(), 1);
+}
+
+pub async fn each_end_of_a_job_makes_room_for_the_next(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    let sent = async |key: &str, fails| {
+        let sent = message(key, fails).send(outbox).await.unwrap();
+        shop.relayed().await;
+        shop.drained().await;
+        sent
+    };
+    assert!(sent("fails", true).await);
+    assert_eq!(shop.queue.dead().len(), 1);
+    assert!(sent("done", false).await, "the one before has failed for good");
+    // The same key: there is nothing to do, and nothing waits any more.
+    assert!(sent("done", false).await);
+    // The same key with another payload: it is quarantined.
+    assert!(sent("done", true).await);
+    assert_eq!(shop.queue.dead().len(), 2);
+    assert!(sent("fails", true).await, "it runs anew, and fails anew");
+    assert!(sent("last", false).await);
+}
+
+pub async fn a_late_message_clears_no_later_one(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    let period = Duration::from_millis(200);
+    assert!(message("late", false).at_most_for(period).send(outbox).await.unwrap());
+    assert_eq!(shop.relayed().await.sent, 1);
+    SystemClock.sleep_until(SystemClock.now() + period).await;
+    assert!(message("next", false).send(outbox).await.unwrap());
+    // The late one is done, its row being another's by now.
+    let drained = shop.drained().await;
+    assert_eq!((drained.deleted, drained.dead), (1, 0));
+    assert!(!message("third", false).send(outbox).await.unwrap());
+    assert_eq!(shop.relayed().await.sent, 1);
+    assert_eq!(shop.drained().await.deleted, 1);
+    assert!(message("third", false).send(outbox).await.unwrap());
+}
+
+pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
+    let shop = Arc::new(Shop::new(store));
+    let senders: Vec<_> = (0..20)
+        .map(|_| {
+            let outbox = shop.outbox.clone();
+            runtime::spawn(
+                async move { message("monday", false).send(outbox.as_ref()).await.unwrap() },
+            )
+        })
+        .collect();
+    let mut sent = 0;
+    for mut sender in senders {
+        sent += usize::from(sender.join().await.unwrap());
+    }
+    assert_eq!(sent, 1);
+    assert_eq!(shop.relayed().await.sent, 1);
+    assert_eq!(shop.queue.len(), 1);
+}

@@ -1,0 +1,471 @@
+//! A Redis of the test's own, and the store on it.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use onlyonce::error::ErrorKind;
+use onlyonce::protocol::{
+    Change, ConditionalWrite, EpochSeconds, Expect, Failure, Field, Held, Output, Retention,
+    RetryPolicy, Rev, Status, Timestamp, complete, fail,
+};
+use onlyonce::store::redis::RedisWrite;
+use onlyonce::store::{Commit, RedisStore, StagedWrite, Store};
+
+use crate::kept::Kept;
+use crate::outage::Server;
+use crate::records::{NOW, SECOND, effects, first_claim};
+use crate::scratch::Scratch;
+
+/// How long it may take to start on a busy machine.
+const STARTING: Duration = Duration::from_secs(30);
+
+/// Its process, which ends with its owner, and its folder.
+pub struct RedisServer {
+    process: Child,
+    folder: Scratch,
+}
+
+impl RedisServer {
+    /// Keeps everything on the disk before it answers.
+    pub fn start() -> Self {
+        let folder = Scratch::new();
+        Self { process: spawn(&folder), folder }
+    }
+
+    /// At a socket: there is no port to be taken by another program.
+    pub fn url(&self) -> String {
+        format!("unix://{}", socket(&self.folder))
+    }
+
+    pub fn store(&self) -> RedisStore {
+        RedisStore::open(&self.url()).unwrap()
+    }
+
+    /// Past the store, as another program.
+    pub fn foreign(&self) -> redis::Connection {
+        redis::Client::open(self.url()).unwrap().get_connection().unwrap()
+    }
+
+    /// Forgets everything.
+    #[cfg(all(feature = "dynamodb", feature = "sqlite"))]
+    pub fn flush(&self) {
+        let _: String = redis::cmd("FLUSHALL").query(&mut self.foreign()).unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        let words = [format!("-{name}"), self.process.id().to_string()];
+        assert!(Command::new("kill").args(words).status().unwrap().success());
+    }
+}
+
+impl Server for RedisServer {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(RedisServer::store(self))
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+        std::fs::remove_file(socket(&self.folder)).unwrap();
+    }
+
+    fn restart(&mut self) {
+        self.process = spawn(&self.folder);
+    }
+}
+
+fn socket(folder: &Scratch) -> String {
+    folder.0.join("redis.sock").display().to_string()
+}
+
+#[allow(clippy::disallowed_methods, reason = "it starts in the machine's time")]
+fn spawn(folder: &Scratch) -> Child {
+    let mut process = Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"])
+        .args(["--unixsocket", &socket(folder), "--dir", &folder.0.display().to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is not installed; `make tools` installs it");
+    let begun = Instant::now();
+    while UnixStream::connect(socket(folder)).is_err() {
+        assert!(begun.elapsed() < STARTING, "redis-server did not start in time");
+        assert!(process.try_wait().unwrap().is_none(), "redis-server did not start");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    process
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A store on a server of its own.
+pub async fn store() -> Arc<dyn Store> {
+    let server = RedisServer::start();
+    Arc::new(Kept { store: server.store(), _keeps: server })
+}
+
+async fn claimed(store: &RedisStore) -> Held {
+    let (write, held) = first_claim("k", "first");
+    assert_eq!(store.commit(&write, &[]).await.unwrap(), Commit::Applied);
+    held
+}
+
+fn done(held: &Held) -> ConditionalWrite {
+    complete(held, Output::Omitted, Retention::Forever, NOW).0
+}
+
+fn key_of(held: &Held) -> String {
+    format!("{{onlyonce}}:record:{}", held.id)
+}
+
+fn ask<T: redis::FromRedisValue>(server: &RedisServer, words: &[&str]) -> T {
+    let mut command = redis::cmd(words[0]);
+    words[1..].iter().for_each(|word| {
+        command.arg(word);
+    });
+    command.query(&mut server.foreign()).unwrap()
+}
+
+#[tokio::test]
+async fn a_record_is_a_hash_that_a_person_can_read() {
+    let server = RedisServer::start();
+    let held = claimed(&server.store()).await;
+    let hash: BTreeMap<String, String> = ask(&server, &["HGETALL", &key_of(&held)]);
+    let shown = |name: &str| hash[name].as_str();
+    assert_eq!((shown("key"), shown("job"), shown("namespace")), ("k", "job", "default"));
+    assert_eq!((shown("status"), shown("claim_id"), shown("v")), ("claimed", "first", "1"));
+    assert_eq!((shown("token"), shown("rev"), shown("effects")), ("1", "1", "{}"));
+    assert_eq!(shown("lease_until"), (NOW + SECOND * 30).millis().to_string());
+    assert!(!hash.contains_key("error"), "what is not there has no field: {hash:?}");
+}
+
+#[tokio::test]
+async fn fields_of_a_later_version_survive_an_update() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    let _: i64 = ask(&server, &["HSET", &key_of(&held), "later", "kept"]);
+    assert_eq!(store.commit(&done(&held), &[]).await.unwrap(), Commit::Applied);
+    let kept: String = ask(&server, &["HGET", &key_of(&held), "later"]);
+    assert_eq!(kept, "kept");
+}
+
+#[tokio::test]
+async fn a_record_of_a_later_version_fails_closed_also_to_its_own_claim() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    let _: i64 = ask(&server, &["HSET", &key_of(&held), "v", "2"]);
+    for write in [first_claim("k", "second").0, done(&held)] {
+        let error = store.commit(&write, &[]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Record);
+        assert!(error.to_string().contains("version 2"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_field_that_cannot_be_read_is_named() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    let _: i64 = ask(&server, &["HSET", &key_of(&held), "lease_until", "soon"]);
+    let error = store.load(&held.id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Record);
+    assert!(error.to_string().contains("field lease_until"), "{error}");
+}
+
+/// When its key is gone, in ms; `None` for never.
+fn expiry(server: &RedisServer, held: &Held) -> Option<i64> {
+    let at: i64 = ask(server, &["PEXPIRETIME", &key_of(held)]);
+    assert_ne!(at, -2, "there is a key");
+    (at >= 0).then_some(at)
+}
+
+#[tokio::test]
+async fn a_records_ttl_follows_its_expiry_and_outlives_its_lease() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let (mut write, held) = first_claim("k", "first");
+    let Change::Create(record) = &mut write.change else { panic!("not a creation") };
+    let lease = i64::try_from(record.lease_until.millis()).unwrap();
+    // Shorter than the lease, which no retention can make it.
+    record.expires_at = Some(EpochSeconds::from_secs(NOW.millis() / 1000));
+    assert_eq!(store.commit(&write, &[]).await.unwrap(), Commit::Applied);
+    assert_eq!(expiry(&server, &held), Some(lease + 600_000));
+
+    // Longer: as it is said.
+    let fields = |rev, at: Option<u64>| {
+        vec![Field::Rev(Rev(rev)), Field::ExpiresAt(at.map(EpochSeconds::from_secs))]
+    };
+    let update = |rev: u64, at| ConditionalWrite {
+        id: held.id.clone(),
+        expect: Expect::At { claim_id: held.claim_id.clone(), rev: Rev(rev) },
+        change: Change::Update(fields(rev + 1, at)),
+    };
+    for (rev, at) in
+        [(1, Some(2_000_000_000)), (2, None), (3, Some(u64::MAX)), (4, Some(2_100_000_000))]
+    {
+        assert_eq!(store.commit(&update(rev, at), &[]).await.unwrap(), Commit::Applied);
+        let there = expiry(&server, &held).map(|ms| u64::try_from(ms).unwrap());
+        assert_eq!(there, at.filter(|at| *at < u64::MAX).map(|at| at * 1000));
+    }
+
+    // A renewed lease alone moves it as well.
+    let late = Timestamp::from_millis(2_200_000_000_000);
+    let renewed = ConditionalWrite {
+        change: Change::Update(vec![Field::Rev(Rev(6)), Field::LeaseUntil(late)]),
+        ..update(5, None)
+    };
+    assert_eq!(store.commit(&renewed, &[]).await.unwrap(), Commit::Applied);
+    assert_eq!(expiry(&server, &held), Some(2_200_000_600_000));
+}
+
+#[tokio::test]
+async fn what_must_not_be_forgotten_has_no_ttl() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    assert!(expiry(&server, &held).is_some());
+    assert_eq!(store.commit(&done(&held), &[]).await.unwrap(), Commit::Applied);
+    assert_eq!(expiry(&server, &held), None, "kept for ever");
+
+    let policy = || (RetryPolicy::fixed(SECOND, 5), Retention::default());
+    let end = async |key: &str, failure: &Failure, effects| {
+        let (write, held) = first_claim(key, "first");
+        store.commit(&write, &[]).await.unwrap();
+        let held = Held { effects, ..held };
+        let (retry, kept) = policy();
+        let (write, _) = fail(&held, failure, "no".to_owned(), (&retry, kept), NOW, 0.0);
+        assert_eq!(store.commit(&write, &[]).await.unwrap(), Commit::Applied);
+        (store.load(&held.id).await.unwrap().unwrap().status, expiry(&server, &held))
+    };
+    let unknown = end("u", &Failure::Unknown, BTreeMap::new()).await;
+    assert_eq!(unknown, (Status::Unknown, None));
+    let open = end("i", &Failure::Retryable, effects()).await;
+    assert_eq!(open, (Status::Released, None), "an open intent");
+    let failed = end("f", &Failure::Terminal, BTreeMap::new()).await;
+    assert!(failed.1.is_some(), "{failed:?}");
+}
+
+#[tokio::test]
+async fn what_has_expired_leaves_the_index() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let park = async |n: u32| {
+        let (mut write, held) = first_claim(&format!("failed {n}"), "first");
+        let Change::Create(record) = &mut write.change else { panic!("not a creation") };
+        Field::Status(Status::Failed).apply(record);
+        Field::UpdatedAt(NOW + SECOND * n).apply(record);
+        assert_eq!(store.commit(&write, &[]).await.unwrap(), Commit::Applied);
+        held
+    };
+    let listed = || ask::<i64>(&server, &["ZCARD", "{onlyonce}:parked:failed"]);
+    let mut all = Vec::new();
+    for n in 0..6 {
+        all.push(park(n).await);
+    }
+    // As Redis drops them once their time is over.
+    for held in &all[..3] {
+        let _: i64 = ask(&server, &["DEL", &key_of(held)]);
+    }
+    assert_eq!(listed(), 6);
+    let page = store.scan(Status::Failed, None, 2).await.unwrap();
+    assert_eq!(page.records.len(), 0, "the first two are gone, and say so by going on");
+    let rest = store.scan(Status::Failed, page.next, 10).await.unwrap();
+    let keys: Vec<_> = rest.records.iter().map(|record| record.key.as_str()).collect();
+    assert_eq!(keys, ["failed 3", "failed 4", "failed 5"]);
+    assert_eq!(listed(), 3);
+
+    // Without anybody looking, too: each that comes takes some along.
+    for held in &all[3..] {
+        let _: i64 = ask(&server, &["DEL", &key_of(held)]);
+    }
+    for n in 6..60 {
+        park(n).await;
+    }
+    assert!(listed() < 57, "{}", listed());
+}
+
+#[tokio::test]
+async fn writes_of_its_own_land_with_the_completion_or_not_at_all() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let fields = |value: &str| BTreeMap::from([("sku".to_owned(), value.to_owned())]);
+    let key = str::to_owned;
+    let all = || {
+        vec![
+            RedisWrite::Set { key: key("greeting"), value: key("höi\0\n") },
+            RedisWrite::SetIfAbsent { key: key("order:1"), value: key("{}") },
+            RedisWrite::Add { key: key("stock"), by: 5, floor: None },
+            RedisWrite::Add { key: key("stock"), by: -2, floor: Some(3) },
+            RedisWrite::HashSet { key: key("cup"), fields: fields("cup") },
+            RedisWrite::StreamAdd { key: key("orders"), fields: fields("cup") },
+        ]
+    };
+    let commit = async |name: &str, writes: Vec<RedisWrite>| {
+        let (write, held) = first_claim(name, "first");
+        store.commit(&write, &[]).await.unwrap();
+        let staged: Vec<_> = writes.into_iter().map(StagedWrite::from).collect();
+        let commit = store.commit(&done(&held), &staged).await.unwrap();
+        let status = store.load(&held.id).await.unwrap().unwrap().status;
+        assert_eq!(status == Status::Completed, commit == Commit::Applied, "they go together");
+        if commit == Commit::Applied {
+            let again = store.commit(&done(&held), &staged).await.unwrap();
+            assert!(matches!(again, Commit::Conflict(Some(_))), "a copy: {again:?}");
+        }
+        commit
+    };
+    let shows = || {
+        let (greeting, stock): (String, i64) = ask(&server, &["MGET", "greeting", "stock"]);
+        let orders: i64 = ask(&server, &["XLEN", "orders"]);
+        let sku: Option<String> = ask(&server, &["HGET", "cup", "sku"]);
+        (greeting, stock, orders, sku.unwrap_or_default())
+    };
+    assert_eq!(commit("one", all()).await, Commit::Applied);
+    assert_eq!(shows(), (key("höi\0\n"), 3, 1, key("cup")));
+
+    // What is refused is refused before anything is written, whatever comes before it.
+    let refused = [
+        RedisWrite::SetIfAbsent { key: key("order:1"), value: key("") },
+        RedisWrite::Add { key: key("stock"), by: -9, floor: Some(0) },
+        RedisWrite::Add { key: key("greeting"), by: 1, floor: None },
+        RedisWrite::Add { key: key("cup"), by: 1, floor: None },
+        RedisWrite::Add { key: key("stock"), by: (1 << 53) - 1, floor: None },
+        RedisWrite::HashSet { key: key("stock"), fields: fields("mug") },
+        RedisWrite::StreamAdd { key: key("cup"), fields: fields("mug") },
+        RedisWrite::Delete { key: key("nothing") },
+    ];
+    for (n, wrong) in refused.into_iter().enumerate() {
+        let first = RedisWrite::Set { key: key("greeting"), value: key("bye") };
+        let told = format!("{wrong:?}");
+        let commit = commit(&format!("refused {n}"), vec![first, wrong]).await;
+        assert_eq!(commit, Commit::Refused { index: 1 }, "{told}");
+        assert_eq!(shows(), (key("höi\0\n"), 3, 1, key("cup")), "{told}");
+    }
+
+    // One after another: each sees what the one before it has done.
+    let delete = RedisWrite::Delete { key: key("cup") };
+    let stream = RedisWrite::StreamAdd { key: key("cup"), fields: fields("mug") };
+    assert_eq!(commit("anew", vec![delete.clone(), stream]).await, Commit::Applied);
+    assert_eq!(commit("twice", vec![delete.clone(), delete]).await, Commit::Refused { index: 1 });
+}
+
+/// Redis forgets them with a restart, and whenever an operator says so.
+#[tokio::test]
+async fn scripts_that_the_server_has_forgotten_are_loaded_again() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    let _: String = ask(&server, &["SCRIPT", "FLUSH"]);
+    assert_eq!(store.commit(&done(&held), &[]).await.unwrap(), Commit::Applied);
+}
+
+#[tokio::test]
+async fn a_server_that_went_away_is_found_again() {
+    let mut server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    server.kill();
+    for _ in 0..2 {
+        let error = store.commit(&done(&held), &[]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
+    }
+    server.restart();
+    // The record was on the disk. The first word after a break may be lost on the old connection.
+    let mut last = store.commit(&done(&held), &[]).await;
+    if last.is_err() {
+        last = store.commit(&done(&held), &[]).await;
+    }
+    assert_eq!(last.unwrap(), Commit::Applied);
+}
+
+/// It takes what is sent and says nothing, as the other end of a connection does that a freeze has
+/// outlived.
+#[tokio::test]
+async fn a_silent_server_is_given_up_in_time_and_its_connection_with_it() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    let connected = || {
+        let info: String = ask(&server, &["INFO", "stats"]);
+        let count = info.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        count.unwrap().trim().parse::<u32>().unwrap()
+    };
+    let before = connected();
+    server.signal("STOP");
+    let begun = Instant::now();
+    let error = store.commit(&done(&held), &[]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    server.signal("CONT");
+    // It has landed meanwhile, or not: either way the next one knows.
+    match store.commit(&done(&held), &[]).await.unwrap() {
+        Commit::Applied => {}
+        Commit::Conflict(Some(record)) => assert!(done(&held).already_in(&record)),
+        other => panic!("{other:?}"),
+    }
+    // One for the store, one for each look.
+    assert_eq!(connected(), before + 2);
+}
+
+#[tokio::test]
+async fn what_the_server_says_is_told_apart() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let held = claimed(&store).await;
+    let set = |name: &str, value: &str| {
+        let _: String = ask(&server, &["CONFIG", "SET", name, value]);
+    };
+    // Full, and it evicts nothing.
+    set("maxmemory", "1");
+    let error = store.commit(&done(&held), &[]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+    assert!(error.to_string().contains("OOM"), "{error}");
+    set("maxmemory", "0");
+    // Too few replicas: nothing is written.
+    set("min-replicas-to-write", "1");
+    let error = store.commit(&done(&held), &[]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+    assert!(error.to_string().contains("NOREPLICAS"), "{error}");
+    set("min-replicas-to-write", "0");
+    // A replica, which takes no writes.
+    let _: String = ask(&server, &["REPLICAOF", "127.0.0.1", "1"]);
+    let error = store.commit(&done(&held), &[]).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable);
+    let _: String = ask(&server, &["REPLICAOF", "NO", "ONE"]);
+    assert_eq!(store.load(&held.id).await.unwrap().unwrap().status, Status::Claimed);
+    assert_eq!(store.commit(&done(&held), &[]).await.unwrap(), Commit::Applied);
+
+    // A user without rights, and one without the right password.
+    let _: String = ask(&server, &["ACL", "SETUSER", "poor", "on", ">s3cret", "~*", "+get"]);
+    for (user, password) in [("poor", "s3cret"), ("poor", "wr0ng"), ("nobody", "s3cret")] {
+        let url = format!("{}?user={user}&pass={password}", server.url());
+        let store = RedisStore::open(&url).unwrap();
+        let error = store.commit(&first_claim("x", "y").0, &[]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreRefused, "{error}");
+        let shown = format!("{error} {error:?} {store:?}");
+        assert!(!shown.contains(password), "{shown}");
+    }
+    // Something else under the record's key.
+    let _: String = ask(&server, &["SET", &key_of(&held), "not a hash"]);
+    let error = store.load(&held.id).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreRefused, "{error}");
+}
+
+#[tokio::test]
+async fn a_policy_that_evicts_is_warned_of() {
+    let server = RedisServer::start();
+    let store = server.store();
+    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    let _: String = ask(&server, &["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    let risks = store.check().await.unwrap();
+    assert!(risks.len() == 1 && risks[0].contains("volatile-lru"), "{risks:?}");
+}
