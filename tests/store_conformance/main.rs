@@ -18,8 +18,10 @@ mod table;
 
 #[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "redis", feature = "postgres"))]
 mod kept;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "postgres"))]
 mod outage;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod outages;
 #[cfg(any(feature = "sqlite", feature = "redis"))]
 mod scratch;
 

@@ -1,4 +1,5 @@
-//! A run of the real worker whose store goes down.
+//! A store's server is killed again and again, while many commits are on their way to it. Nothing runs
+//! without its claim, and all that is staged lands once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,11 +14,7 @@ use onlyonce::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
 use onlyonce::{Context, EffectKey, HandlerError, Job, Router, Worker};
 use tokio::sync::watch;
 
-/// What can be killed and started again on what it has on its disk.
-pub trait Server {
-    fn kill(&mut self);
-    fn start_again(&mut self);
-}
+use crate::outage::Server;
 
 /// What a job of this key stages.
 pub type Staging = fn(&str) -> Vec<StagedWrite>;
@@ -30,11 +27,8 @@ const BETWEEN: usize = 30;
 
 /// Runs messages of both kinds, each sent twice, while the server is killed three times; answers the
 /// keys that are done.
-pub async fn survives(
-    store: Arc<dyn Store>,
-    server: &mut impl Server,
-    staging: Staging,
-) -> Vec<String> {
+pub async fn all_is_done_once(server: &mut impl Server, staging: Staging) -> Vec<String> {
+    let store = server.store();
     let watched = Arc::new(Watched { store: store.clone(), failed: watch::Sender::new(0) });
     let provider = Arc::new(Provider::default());
     let retry = RetryPolicy::fixed(Duration::from_millis(200), 50);
@@ -72,7 +66,7 @@ pub async fn survives(
             // Until those that ran have given up and others have tried in vain: so many calls of the
             // forty that run at once are more than each sends of one write.
             watched.failed.subscribe().wait_for(|failed| *failed >= at_first + 200).await.unwrap();
-            tokio::task::block_in_place(|| server.start_again());
+            tokio::task::block_in_place(|| server.restart());
         }
     };
     let (drained, ()) = tokio::join!(poller.drain(&queue, &worker), outages);
