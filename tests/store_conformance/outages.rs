@@ -41,7 +41,7 @@ pub async fn all_is_done_once(server: &mut impl Server, staging: Staging) -> Vec
         Ok::<_, HandlerError>(())
     };
     let jobs = Router::new()
-        .with(Job::new("pay", pay).retry(retry.clone()))
+        .with(Job::new("pay", pay).retry(retry))
         .with(Job::new("reserve", reserve).retry(retry).fused());
     let worker = Worker::builder(watched.clone()).skew(Duration::from_millis(500));
     let worker = worker.build(jobs).unwrap();

@@ -236,11 +236,12 @@ async fn is_blocked(server: &Postgres) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_hold_is_contended_within_bounds_and_has_not_landed() {
-    let server = Postgres::start();
-    let store = store_on(&server).await;
+    let (server, store) = lone().await;
     server.foreign().await.batch_execute(STOCK).await.unwrap();
     let held = claimed(&store, "k").await;
     let foreign = server.foreign().await;
+    let connection = "SELECT pid::bigint FROM pg_stat_activity WHERE application_name = 'onlyonce'";
+    let before = foreign.number(connection).await;
     foreign.batch_execute("BEGIN; LOCK TABLE stock").await.unwrap();
     let commit = async { store.commit(&done(&held), &[add("a", 1)]).await };
     let commit = tokio::time::timeout(SECOND * 10, commit);
@@ -250,6 +251,7 @@ async fn what_others_hold_is_contended_within_bounds_and_has_not_landed() {
     foreign.batch_execute("COMMIT").await.unwrap();
     let commit = store.commit(&done(&held), &[add("a", 1)]).await;
     assert_eq!(commit.unwrap(), Commit::Applied);
+    assert_eq!(foreign.number(connection).await, before, "by the connection that it had");
 }
 
 #[tokio::test(flavor = "multi_thread")]
