@@ -13,10 +13,13 @@ mod accept;
 mod dev;
 mod examples;
 mod poll;
+mod postgres;
 mod producers;
 mod queue;
 mod readme;
 mod send;
+#[path = "../servers/postgres.rs"]
+mod server;
 mod verbs;
 
 use std::ffi::OsStr;

@@ -469,3 +469,10 @@ async fn a_policy_that_evicts_is_warned_of() {
     let risks = store.check().await.unwrap();
     assert!(risks.len() == 1 && risks[0].contains("volatile-lru"), "{risks:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_run_in_which_redis_is_killed_again_and_again_every_job_is_done_once() {
+    let mut server = RedisServer::start();
+    // A reservation is its record alone here.
+    crate::outages::all_is_done_once(&mut server, |_| Vec::new()).await;
+}
