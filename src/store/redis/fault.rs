@@ -16,10 +16,6 @@ pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
     let made = Error::new(ErrorKind::StoreUnavailable, operation);
     match (error.kind(), error.code()) {
         (Kind::Io, _) => made.with_detail(format!("no answer: {error}")),
-        (Kind::Server(ServerErrorKind::Moved), _) => made.with_detail(
-            "MOVED: another node of the cluster has the slot of {onlyonce}; name that one in \
-             ONLYONCE_STORE",
-        ),
         (_, Some(code)) => made.with_detail(format!("Redis answered {}", short(code))),
         _ => made.with_detail(error.category().to_owned()),
     }
