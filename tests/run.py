@@ -39,6 +39,7 @@ TOOLS = {
     "microburst": "it comes with `make tools`",
     "dynoxide": "it comes with `make tools`",
     "redis-server": "it comes with `make tools`, or install Redis 6.2 or later, or Valkey",
+    "openssl": "install openssl",
     "node": "install Node.js 20 or newer",
     "git": "install git",
     "patch": "install patch",

@@ -13,6 +13,7 @@ mod dev;
 mod examples;
 mod poll;
 mod readme;
+mod redis;
 mod verbs;
 
 use std::ffi::OsStr;
