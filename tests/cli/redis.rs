@@ -45,6 +45,7 @@ fn start(folder: &Folder, port: u16) -> Server {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the server starts in the machine's time")]
 fn the_command_works_on_redis_with_tls_and_shows_no_password() {
     let folder = Folder::new();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

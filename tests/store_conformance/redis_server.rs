@@ -378,6 +378,7 @@ async fn scripts_that_the_server_has_forgotten_are_loaded_again() {
 }
 
 #[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "a server is as fast as the machine")]
 async fn a_server_that_went_away_is_found_again() {
     let mut server = RedisServer::start();
     let store = server.store();
@@ -404,6 +405,7 @@ async fn a_server_that_went_away_is_found_again() {
 /// It takes what is sent and says nothing, as the other end of a connection does that a freeze has
 /// outlived.
 #[tokio::test]
+#[allow(clippy::disallowed_methods, reason = "a server is as fast as the machine")]
 async fn a_silent_server_is_given_up_in_time_and_its_connection_with_it() {
     let server = RedisServer::start();
     let store = server.store();
