@@ -367,6 +367,48 @@ async fn writes_of_its_own_land_with_the_completion_or_not_at_all() {
     assert_eq!(commit("twice", vec![delete.clone(), delete]).await, Commit::Refused { index: 1 });
 }
 
+/// Redis takes nothing back: what a user may not do has to be known before anything is done.
+#[tokio::test]
+async fn a_command_that_is_forbidden_leaves_nothing_half_done() {
+    let server = RedisServer::start();
+    let held = claimed(&server.store()).await;
+    let staged = || {
+        let fields = BTreeMap::from([("sku".to_owned(), "cup".to_owned())]);
+        let stream = RedisWrite::StreamAdd { key: "orders".to_owned(), fields };
+        let set = RedisWrite::Set { key: "greeting".to_owned(), value: "hi".to_owned() };
+        [StagedWrite::from(set), stream.into()]
+    };
+    for forbidden in ["-xadd", "-persist", "-zrem", "~{onlyonce}:*"] {
+        let keys = if forbidden.starts_with('~') { forbidden } else { "~*" };
+        let rule = if forbidden.starts_with('~') { "+@all" } else { forbidden };
+        let words = ["ACL", "SETUSER", "some", "reset", "on", ">s3cret", keys, "+@all", rule];
+        let _: String = ask(&server, &words);
+        let store = RedisStore::open(&format!("{}?user=some&pass=s3cret", server.url())).unwrap();
+        let error = store.commit(&done(&held), &staged()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::StoreRefused, "{forbidden}: {error}");
+        let record = store.load(&held.id).await.unwrap().unwrap();
+        assert_eq!(record.status, Status::Claimed, "{forbidden}");
+        let greeting: Option<String> = ask(&server, &["GET", "greeting"]);
+        assert_eq!(greeting, None, "{forbidden}");
+    }
+}
+
+/// The third version of the protocol answers maps where the second answers lists.
+#[tokio::test]
+async fn both_versions_of_the_protocol_will_do() {
+    let server = RedisServer::start();
+    let store = RedisStore::open(&format!("{}?protocol=resp3", server.url())).unwrap();
+    assert_eq!(store.check().await.unwrap(), Vec::<String>::new());
+    let held = claimed(&store).await;
+    let again = store.commit(&first_claim("k", "second").0, &[]).await.unwrap();
+    let loaded = store.load(&held.id).await.unwrap();
+    assert_eq!(again, Commit::Conflict(loaded.map(Box::new)));
+    let policy = (&RetryPolicy::fixed(SECOND, 5), Retention::default());
+    let (failed, _) = fail(&held, &Failure::Terminal, "no".to_owned(), policy, NOW, 0.0);
+    assert_eq!(store.commit(&failed, &[]).await.unwrap(), Commit::Applied);
+    assert_eq!(store.scan(Status::Failed, None, 9).await.unwrap().records.len(), 1);
+}
+
 /// Redis forgets them with a restart, and whenever an operator says so.
 #[tokio::test]
 async fn scripts_that_the_server_has_forgotten_are_loaded_again() {

@@ -29,8 +29,8 @@ fn for_good(error: &RedisError) -> Option<&'static str> {
             "the user or password is wrong; correct ONLYONCE_STORE"
         }
         (_, Some("NOPERM")) => {
-            "this user may not run the scripts; allow EVALSHA, SCRIPT, and what they do, on \
-             keys that begin with {onlyonce}:"
+            "this user may not do what the scripts do; allow EVALSHA, SCRIPT LOAD, INFO, hashes, \
+             sorted sets, expiry and TIME on keys that begin with {onlyonce}:, and what is staged"
         }
         (_, Some("WRONGTYPE")) => "a key that begins with {onlyonce}: is not the store's own",
         (_, Some("CROSSSLOT")) => {
