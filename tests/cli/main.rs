@@ -17,6 +17,7 @@ mod postgres;
 mod producers;
 mod queue;
 mod readme;
+mod redis;
 mod send;
 #[path = "../servers/postgres.rs"]
 mod server;
