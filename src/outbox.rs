@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{BoxError, Error, ErrorKind};
 use crate::protocol::{IdempotencyKey, Unique, unique_row};
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::{Outbox, UNIQUE};
@@ -14,7 +14,7 @@ pub use crate::protocol::OutboxEntry;
 /// The longest that SQS keeps a message: one that was sent earlier is nowhere any more.
 const LONGEST: Duration = Duration::from_secs(14 * 24 * 3600);
 
-fn refused(error: impl Into<crate::BoxError>) -> Error {
+fn refused(error: impl Into<BoxError>) -> Error {
     Error::new(ErrorKind::Staged, "outbox").with_source(error)
 }
 

@@ -68,7 +68,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         ],
     ),
     // What tests alone have, each module's own.
-    ("fuzz", &[]),
+    ("fuzz", &["config", "effect", "front", "payload", "fuzz"]),
     ("lambda", &["protocol", "config", "error", "front", "relay", "service", "sdk", "telemetry"]),
     (
         "serve",

@@ -1,5 +1,12 @@
 //! Whatever stands in a jobs file: it is read, or its faults are named.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use serde_json::{Value, json};
 
 use super::expression::compile;

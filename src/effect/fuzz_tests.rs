@@ -1,5 +1,12 @@
 //! Whatever stands in a template, and whatever fills it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use std::collections::BTreeMap;
 
 use serde_json::json;

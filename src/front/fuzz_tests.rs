@@ -1,5 +1,12 @@
 //! Whatever a queue brings: it is read, or refused with a reason, and hurts nothing.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use serde_json::Value;
 
 use super::asked::{Asked, asked};

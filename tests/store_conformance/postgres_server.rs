@@ -714,3 +714,24 @@ async fn a_server_that_is_gone_or_silent_is_unavailable_within_bounds() {
     let said = format!("{error} {error:?}");
     assert!(said.contains("127.0.0.1") && !said.contains("s3cret"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_falls_silent_is_given_up_within_bounds_and_replaced() {
+    let (server, store) = lone().await;
+    let held = claimed(&store, "k").await;
+    let connection = "SELECT pid::bigint FROM pg_stat_activity WHERE application_name = 'onlyonce'";
+    let process = server.foreign().await.number(connection).await.unwrap().to_string();
+    let signal = |name: &str| {
+        let sent =
+            std::process::Command::new("kill").args([name, process.as_str()]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("-STOP");
+    let commit = async { store.commit(&done(&held), &[]).await };
+    let commit = tokio::time::timeout(Duration::from_secs(15), commit).await;
+    let next = status(&store, &held).await;
+    signal("-CONT");
+    let error = commit.expect("bounded by the store's own patience").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StoreUnavailable, "{error}");
+    assert_eq!(next, Status::Claimed, "by a connection of its own");
+}

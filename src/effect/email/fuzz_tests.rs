@@ -1,5 +1,12 @@
 //! Whatever a payload fills a mail with: it is one mail to one address, and says nothing more.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use lettre::message::Mailboxes;
 use serde_json::json;
 

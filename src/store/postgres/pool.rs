@@ -6,6 +6,7 @@ use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod,
     Runtime, TimeoutType, Timeouts,
 };
+use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::address::Address;
@@ -15,9 +16,9 @@ use crate::error::{Error, ErrorKind};
 
 /// How long a commit waits for a connection that is free.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// One that was not used for so long is asked whether it still works: a process that was frozen
-/// has slept through its end.
-const FORGOTTEN: Duration = Duration::from_secs(10);
+/// One that was not used for so long is not used again: what lies between may have forgotten it, and
+/// says nothing; a process that was frozen has slept through its end.
+const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// What holds for each connection. Its waits end by themselves; and a process that is frozen in a
 /// transaction holds no lock for longer than this. Every commit is on the disk before it is
@@ -44,16 +45,16 @@ pub(super) fn pool(address: &Address) -> Result<Pool, Error> {
             recycle: Some(PATIENCE),
         })
         .post_create(Hook::async_fn(|client, _| {
-            Box::pin(async move { client.batch_execute(SESSION).await.map_err(HookError::Backend) })
-        }))
-        .pre_recycle(Hook::async_fn(|client, metrics| {
-            let is_forgotten = metrics.last_used() > FORGOTTEN;
             Box::pin(async move {
-                match is_forgotten {
-                    true => client.batch_execute("").await.map_err(HookError::Backend),
-                    false => Ok(()),
+                match timeout(PATIENCE, client.batch_execute(SESSION)).await {
+                    Ok(set) => set.map_err(HookError::Backend),
+                    Err(_) => Err(HookError::message("no answer in time")),
                 }
             })
+        }))
+        .pre_recycle(Hook::sync_fn(|_, metrics| match metrics.last_used() > FORGOTTEN {
+            true => Err(HookError::message("not used for long")),
+            false => Ok(()),
         }))
         .build()
         .map_err(|error| Error::new(ErrorKind::Config, "make the pool").with_source(error))
@@ -86,7 +87,7 @@ impl Lent {
             Err(PoolError::Timeout(_)) => {
                 Err(unavailable(operation).with_detail(format!("{place}: no connection in time")))
             }
-            Err(error) => Err(unavailable(operation).with_source(error)),
+            Err(error) => Err(unavailable(operation).with_detail(place).with_source(error)),
         }
     }
 

@@ -53,5 +53,6 @@ CREATE TABLE onlyonce_outbox (
     UNIQUE (order_key, event_id)
 );
 CREATE INDEX onlyonce_outbox_unsent ON onlyonce_outbox (seq) WHERE sent_at IS NULL;
+CREATE INDEX onlyonce_outbox_heads ON onlyonce_outbox (order_key, seq) WHERE sent_at IS NULL;
 
 INSERT INTO onlyonce_schema (version) VALUES (1);

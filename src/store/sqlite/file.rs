@@ -74,6 +74,7 @@ CREATE TABLE onlyonce_outbox (
     UNIQUE (order_key, event_id)
 ) STRICT;
 CREATE INDEX onlyonce_outbox_unsent ON onlyonce_outbox (seq) WHERE sent_at IS NULL;
+CREATE INDEX onlyonce_outbox_heads ON onlyonce_outbox (order_key, seq) WHERE sent_at IS NULL;
 ";
 
 /// The tables, each with what makes it.
