@@ -30,7 +30,9 @@ impl Source {
     /// The source of an event.
     pub fn of(event: &str) -> Self {
         // A batch of a queue is large, and is not read twice.
-        if !["\"aws:dynamodb\"", "\"sweep\""].iter().any(|text| event.contains(text)) {
+        let is_ours = ["\"aws:dynamodb\"", "\"sweep\""].iter().any(|text| event.contains(text));
+        // An array would be read as the fields in their order.
+        if !is_ours || !event.trim_start().starts_with('{') {
             return Self::Queue;
         }
         let Ok(Seen { onlyonce, records }) = serde_json::from_str(event) else {
