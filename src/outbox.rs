@@ -19,7 +19,7 @@ fn refused(error: impl Into<BoxError>) -> Error {
 }
 
 /// An event for a transaction of your own, outside a job; in one, see
-/// [`Context::outbox`](crate::Context::outbox). It goes out by itself: to keep it in order with
+/// `Context::outbox`. It goes out by itself: to keep it in order with
 /// others, set its [`order_key`](OutboxEntry::order_key).
 ///
 /// [`OutboxEntry::row`] makes a row of it, which DynamoDB takes as a `TransactWriteItem` and SQL
