@@ -6,7 +6,9 @@
 //! - `three-steps` has three keyed effects, one after another,
 //! - `charge-once` posts its fields to `CHARGES_URL`, with the header `CHARGES_TOKEN`, at most once,
 //! - `reserve` takes `{"sku": .., "quantity": N}` out of the table that `STOCK_TABLE` names, fused,
-//! - `reserve-claimed` does the same under a claim.
+//! - `reserve-claimed` does the same under a claim,
+//! - `order` does the same, fused, and tells of it by an event: `{"order": .., "event": .., "sku": ..,
+//!   "quantity": N}`, where `order` is the order key, and `event` the event's name.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use onlyonce::handler::{Job, Router};
 use onlyonce::protocol::RetryPolicy;
 use onlyonce::runtime::{Clock, SystemClock};
 use onlyonce::store::RowWrite;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[tokio::main]
@@ -33,6 +35,7 @@ async fn main() -> Result<(), BoxError> {
         .job("charge-once", charge_once)
         .with(Job::new("reserve", reserve).retry(often).timeout(brief).fused())
         .with(Job::new("reserve-claimed", reserve).retry(often).timeout(brief))
+        .with(Job::new("order", order).retry(often).timeout(brief).fused())
         .with(Job::new("explode", explode).retry(soon));
     onlyonce::serve(jobs).await
 }
@@ -83,7 +86,7 @@ async fn post(order: &BTreeMap<String, Value>) -> Result<u16, HandlerError> {
     Ok(answer.status().as_u16())
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Goods {
     sku: String,
     quantity: i64,
@@ -97,6 +100,20 @@ async fn reserve(goods: Goods, cx: Context) -> Result<(), HandlerError> {
         floor: [("available".to_owned(), 0)].into(),
     })
     .await
+}
+
+#[derive(Deserialize, Serialize)]
+struct Order {
+    order: String,
+    event: String,
+    #[serde(flatten)]
+    goods: Goods,
+}
+
+async fn order(order: Order, cx: Context) -> Result<String, HandlerError> {
+    let event_id = cx.outbox_for(&order.order, &order.event, &order).await?;
+    reserve(order.goods, cx).await?;
+    Ok(event_id.as_str().to_owned())
 }
 
 #[allow(clippy::panic, reason = "that is the point of it")]

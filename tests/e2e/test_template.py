@@ -6,11 +6,13 @@ import re
 import subprocess
 import tomllib
 import uuid
+from contextlib import contextmanager
 
 import pytest
 import yaml
 from conftest import HOST, ROOT
-from harness.deployment import TABLE, Deployment, until
+from harness.deployment import TABLE, Deployment, arn, until
+from harness.relay import OUTBOX, SWEEP, Relay
 
 SAM = ROOT / ".venv-sam/bin/sam"
 STACK_TIMEOUT = 300
@@ -33,7 +35,9 @@ def stack(aws):
     until("the stack is gone", lambda: gone(aws, name), timeout=60)
 
 
-def test_the_shipped_template_runs_a_job_of_the_shipped_jobs_file(aws, built, stack, receiver, case):
+@pytest.fixture
+def deploy(aws, built, stack, receiver):
+    """Deploys with these parameters; returns the outputs, the job that is pointed at the receiver, and its path."""
     name, bucket = stack
     shipped = (built / "Worker/jobs.toml").read_text()
     assert shipped == (ROOT / "jobs.toml").read_text()
@@ -42,32 +46,110 @@ def test_the_shipped_template_runs_a_job_of_the_shipped_jobs_file(aws, built, st
     )
     # As a user would before the first deployment: the sample's address becomes one's own.
     own, path = pointed_at_receiver(shipped, spec["url"], receiver)
-    (built / "Worker/jobs.toml").write_text(own)
+    for function in ("Worker", "Relay"):
+        (built / function / "jobs.toml").write_text(own)
 
-    sam(
-        "deploy", "--template-file", str(built / "template.yaml"), "--stack-name", name,
-        "--s3-bucket", bucket, "--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset",
-        "--no-progressbar", "--parameter-overrides",
-        f"EndpointUrl={aws.inner_endpoint}", "FunctionTimeout=10",
-    )
-    outputs = {
-        output["OutputKey"]: output["OutputValue"]
-        for output in aws.stacks.describe_stacks(StackName=name)["Stacks"][0]["Outputs"]
-    }
-    shop = Deployment(
-        aws, outputs["QueueUrl"], outputs["DeadLettersUrl"], outputs["TableName"],
-        outputs["WorkerArn"].rsplit(":", 1)[-1],
-    )
+    def deploy(*parameters):
+        sam(
+            "deploy", "--template-file", str(built / "template.yaml"), "--stack-name", name,
+            "--s3-bucket", bucket, "--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset",
+            "--no-progressbar", "--parameter-overrides",
+            f"EndpointUrl={aws.inner_endpoint}", "FunctionTimeout=10", *parameters,
+        )
+        outputs = aws.stacks.describe_stacks(StackName=name)["Stacks"][0]["Outputs"]
+        return {output["OutputKey"]: output["OutputValue"] for output in outputs}, job, path
+
+    return deploy
+
+
+def test_the_shipped_template_runs_a_job_of_the_shipped_jobs_file(aws, deploy, receiver, case):
+    outputs, job, path = deploy()
+    before = len(receiver.requests(path))
+    shop = deployment(aws, outputs["QueueUrl"], outputs)
     shop.send({"amount": 5, "currency": "eur", "case": case}, job=job, key=case)
 
-    (request,) = receiver.wait_for(path)
+    request = receiver.wait_for(path, count=before + 1)[-1]
     record = shop.wait_record(job, case, "completed")
     shop.wait_drained()
     assert len(request.headers["idempotency-key"]) == 32
     assert record["attempt"] == 1
 
     assert_as_designed(aws, shop)
+    assert "RelayArn" not in outputs
     aws.dynamodb.delete_table(TableName=shop.table)  # the stack retains it
+
+
+def test_the_shipped_template_relays_events_to_their_jobs(aws, deploy, stack, receiver, case):
+    outputs, job, path = deploy("Outbox=true")
+    before = len(receiver.requests(path))
+    shop = deployment(aws, outputs["QueueUrl"], outputs)
+    relay = Relay(aws, outputs["OutboxTableName"], function_of(outputs["RelayArn"]), None)
+    assert relay.table == f"{shop.table}-outbox"
+    relay.put(case, case, job, json.dumps({"case": case}))
+
+    request = receiver.wait_for(path, count=before + 1)[-1]
+    relay.wait_empty()
+    assert case in request.body.decode()
+    assert shop.record(job, case)["status"] == "completed"
+
+    assert_relay_as_designed(aws, stack[0], relay)
+    for table in (shop.table, relay.table):
+        aws.dynamodb.delete_table(TableName=table)  # the stack retains them
+
+
+def test_an_existing_fifo_queue_and_table_get_a_relay(aws, deploy, receiver, case):
+    with existing(aws, case) as (queue_url, table, stream):
+        outputs, job, path = deploy(
+            "Outbox=true", f"ExistingQueueArn={arn(aws.sqs, queue_url)}", f"ExistingTableName={table}",
+            f"ExistingOutboxStreamArn={stream}",
+        )
+        before = len(receiver.requests(path))
+        shop = deployment(aws, queue_url, outputs)
+        relay = Relay(aws, outputs["OutboxTableName"], function_of(outputs["RelayArn"]), stream)
+        assert (shop.table, relay.table) == (table, f"{table}-outbox")
+        variables = aws.functions.get_function_configuration(FunctionName=relay.function)["Environment"]["Variables"]
+        name = queue_url.rsplit("/", 1)[-1]
+        assert variables["ONLYONCE_QUEUE_URL"] == f"https://sqs.us-east-1.amazonaws.com/000000000000/{name}"
+
+        # A unique message goes to the queue, with the group and deduplication id that it wants.
+        relay.put(
+            f"unique-{case}", "unique", job, json.dumps({"case": case}),
+            message_key=case, nonce=case, until=2**42,
+        )
+        request = receiver.wait_for(path, count=before + 1)[-1]
+        assert case in request.body.decode()
+        shop.wait_record(job, case, "completed")
+        relay.wait_empty()
+        shop.wait_drained()
+
+
+@contextmanager
+def existing(aws, case):
+    """What was there before: a FIFO queue, a claim table and its outbox."""
+    queue_url = aws.sqs.create_queue(
+        QueueName=f"oo-{case}.fifo", Attributes={"FifoQueue": "true", "VisibilityTimeout": "60"}
+    )["QueueUrl"]
+    table = f"oo-{case}"
+    aws.dynamodb.create_table(TableName=table, **TABLE)
+    outbox = aws.dynamodb.create_table(TableName=f"{table}-outbox", **OUTBOX)["TableDescription"]
+    try:
+        for name in (table, outbox["TableName"]):
+            aws.dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 30})
+        yield queue_url, table, outbox["LatestStreamArn"]
+    finally:
+        aws.sqs.delete_queue(QueueUrl=queue_url)
+        for name in (table, outbox["TableName"]):
+            aws.dynamodb.delete_table(TableName=name)
+
+
+def deployment(aws, queue_url, outputs):
+    return Deployment(
+        aws, queue_url, outputs["DeadLettersUrl"], outputs["TableName"], function_of(outputs["WorkerArn"])
+    )
+
+
+def function_of(arn):
+    return arn.rsplit(":", 1)[-1]
 
 
 def assert_as_designed(aws, shop):
@@ -86,16 +168,57 @@ def assert_as_designed(aws, shop):
     assert [m["FunctionResponseTypes"] for m in mappings] == [["ReportBatchItemFailures"]]
 
 
-def test_the_policy_file_says_what_the_template_says():
+def assert_relay_as_designed(aws, stack, relay):
+    table = aws.dynamodb.describe_table(TableName=relay.table)["Table"]
+    assert {name: table[name] for name in ("KeySchema", "StreamSpecification")} == {
+        name: OUTBOX[name] for name in ("KeySchema", "StreamSpecification")
+    }
+    (mapping,) = aws.functions.list_event_source_mappings(FunctionName=relay.function)["EventSourceMappings"]
+    assert mapping["EventSourceArn"] == table["LatestStreamArn"]
+    assert mapping["StartingPosition"] == "TRIM_HORIZON"
+    assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    # More batches at once would let the events of one order key overtake each other.
+    assert mapping.get("ParallelizationFactor", 1) == 1
+    assert mapping.get("MaximumRetryAttempts", -1) == -1
+    function = aws.functions.get_function_configuration(FunctionName=relay.function)
+    assert function["Environment"]["Variables"]["ONLYONCE_QUEUE_URL"].startswith("http")
+
+    (rule,) = [rule for rule in aws.events.list_rules()["Rules"] if rule["Name"].startswith(f"{stack}-")]
+    assert rule["ScheduleExpression"] == "rate(1 minute)"
+    (target,) = aws.events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
+    assert target["Arn"] == function["FunctionArn"]
+    assert json.loads(target["Input"]) == SWEEP
+
+    # The metric is made of a line that a sweep has really written.
+    swept = aws.invoke(relay.function, json.loads(target["Input"]))
+    group = function["LoggingConfig"]["LogGroup"]
+    (metric,) = aws.logs.describe_metric_filters(logGroupName=group)["metricFilters"]
+    assert metric["filterPattern"] == '{ $.message = "outbox swept" }'
+    (value,) = metric["metricTransformations"]
+    assert value["metricValue"] == "$.oldest_s"
+    pages = aws.logs.get_paginator("filter_log_events").paginate(logGroupName=group)
+    lines = [event["message"] for page in pages for event in page["events"]]
+    lines = [json.loads(line) for line in lines if "outbox swept" in line]
+    assert lines, "no sweep is in the log"
+    assert {lines[-1]["message"], lines[-1]["oldest_s"]} == {"outbox swept", swept["oldest_s"]}
+
+    alarms = {alarm["MetricName"]: alarm for alarm in aws.alarms.describe_alarms()["MetricAlarms"]}
+    of_relay = [{"Name": "FunctionName", "Value": relay.function}]
+    assert alarms["IteratorAge"]["Dimensions"] == alarms["Errors"]["Dimensions"] == of_relay
+    assert alarms[value["metricName"]]["Namespace"] == value["metricNamespace"]
+
+
+@pytest.mark.parametrize("policy, role", [("worker", "WorkerRole"), ("relay", "RelayRole")])
+def test_the_policy_file_says_what_the_template_says(policy, role):
     """Those who deploy without SAM get the same rights, and not one more."""
     by_file = {
         statement["Sid"]: actions(statement["Action"])
-        for statement in json.loads((ROOT / "infra/iam/worker.json").read_text())["Statement"]
+        for statement in json.loads((ROOT / f"infra/iam/{policy}.json").read_text())["Statement"]
     }
     template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Intrinsics)
     by_template = {
         statement["Sid"]: actions(statement["Action"])
-        for statement in statements(template["Resources"]["WorkerRole"])
+        for statement in statements(template["Resources"][role])
     }
     assert by_template == by_file
     assert not any("*" in action for granted in by_file.values() for action in granted)

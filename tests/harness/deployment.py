@@ -50,6 +50,14 @@ class Aws:
         self.functions, self.logs = client("lambda"), client("logs")
         self.topics, self.events = client("sns"), client("events")
         self.s3, self.stacks, self.alarms = client("s3"), client("cloudformation"), client("cloudwatch")
+        self.streams = client("dynamodbstreams")
+
+    def invoke(self, function, event):
+        """What a function answers to an event."""
+        answer = self.functions.invoke(FunctionName=function, Payload=json.dumps(event).encode())
+        text = answer["Payload"].read().decode()
+        assert "FunctionError" not in answer, text
+        return json.loads(text)
 
 
 def until(what, probe, timeout=45, every=0.05):
@@ -242,24 +250,7 @@ def deployed(aws, package, *, env=None, endpoint=None, fifo=False, timeout=10, v
         **({"ONLYONCE_DLQ_URL": dlq_url} if dlq else {}),
         **(env or {}),
     }
-    functions.create_function(
-        FunctionName=name,
-        Runtime="provided.al2023",
-        Handler="bootstrap",
-        Role="arn:aws:iam::000000000000:role/worker",
-        Code={"ZipFile": package},
-        Timeout=timeout,
-        MemorySize=256,
-        Environment={"Variables": variables},
-    )
-    functions.get_waiter("function_active_v2").wait(
-        FunctionName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
-    )
-    # A worker that cannot start would be tried again without end; its reason belongs here.
-    answer = functions.invoke(FunctionName=name, Payload=b'{"Records":[]}')
-    started = answer["Payload"].read().decode()
-    assert "FunctionError" not in answer, started
-    assert json.loads(started) == {"batchItemFailures": []}, started
+    create_function(aws, name, package, variables, timeout)
     source = functions.create_event_source_mapping(
         EventSourceArn=arn(sqs, queue_url),
         FunctionName=name,
@@ -278,6 +269,26 @@ def deployed(aws, package, *, env=None, endpoint=None, fifo=False, timeout=10, v
         for url in (queue_url, dlq_url):
             sqs.delete_queue(QueueUrl=url)
         aws.dynamodb.delete_table(TableName=name)
+
+
+def create_function(aws, name, package, variables, timeout):
+    """A function with this package, which has been seen to start."""
+    functions = aws.functions
+    functions.create_function(
+        FunctionName=name,
+        Runtime="provided.al2023",
+        Handler="bootstrap",
+        Role="arn:aws:iam::000000000000:role/worker",
+        Code={"ZipFile": package},
+        Timeout=timeout,
+        MemorySize=256,
+        Environment={"Variables": variables},
+    )
+    functions.get_waiter("function_active_v2").wait(
+        FunctionName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+    )
+    # A worker that cannot start would be tried again without end; its reason belongs here.
+    assert aws.invoke(name, {"Records": []}) == {"batchItemFailures": []}
 
 
 def arn(sqs, queue_url):
