@@ -16,6 +16,9 @@ use crate::store::Take;
 const STREAM: Duration = Duration::from_secs(120);
 /// Entries of one look.
 const PAGE: usize = 100;
+/// For so long what was taken is nobody else's: as long as a relay needs that lives, since for as long
+/// it waits after a relay has died. Who takes it earlier finds it claimed.
+const HOLD: Duration = Duration::from_secs(10);
 
 /// What a look at the outbox came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,7 +54,8 @@ impl Relay {
         let mut after = None;
         loop {
             let now = clock.now();
-            let take = Take { now, made_before, until: hard, limit: PAGE, after };
+            let until = hard.min(now + HOLD);
+            let take = Take { now, made_before, until, limit: PAGE, after };
             let taken = before(clock, deadline.stop, self.outbox.take(take)).await;
             let taken = taken.ok_or_else(|| {
                 Error::new(ErrorKind::StoreUnavailable, "read the outbox")
