@@ -53,23 +53,29 @@ async fn place(order: Order, cx: Context) -> Result<(), HandlerError> {
         ]),
     };
     cx.stage(row).await?;
-    // A customer's mails go out in the order of the orders.
+    // A customer's events are sent on in the order of the orders.
     cx.outbox_for(&order.customer, "order.placed", &order).await?;
     Ok(())
 }
 
 /// The same jobs for the worker and for the relay. Staging is all that `order.place` does, so it is
 /// fused: one transaction, and no claim that a crash would leave behind.
-fn jobs() -> Result<Router, BoxError> {
+async fn serve() -> Result<ExitCode, BoxError> {
     let jobs = Router::from_jobs_file(Settings::from_env()?.jobs)?;
-    Ok(jobs.with(Job::new("order.place", place).fused()))
+    let jobs = jobs.with(Job::new("order.place", place).fused());
+    onlyonce::serve(jobs).await?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[tokio::main]
-async fn main() -> Result<ExitCode, BoxError> {
-    match std::env::args().nth(1).as_deref() {
+async fn main() -> ExitCode {
+    let ended = match std::env::args().nth(1).as_deref() {
         // One program: what it serves, the environment says (ONLYONCE_QUEUE_URL, ONLYONCE_RELAY).
-        Some("worker" | "relay") => onlyonce::serve(jobs()?).await.map(|()| ExitCode::SUCCESS),
+        Some("worker" | "relay") => serve().await,
         _ => run::run().await,
-    }
+    };
+    ended.unwrap_or_else(|error| {
+        eprintln!("{error}");
+        ExitCode::FAILURE
+    })
 }

@@ -1,7 +1,7 @@
 //! A mail API that honours `Idempotency-Key`, and is no better than others: it breaks down, is slow,
 //! and sends mails without saying so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,11 +21,13 @@ pub struct Ledger {
     /// A mail for each key: the order that it is of.
     pub mails: BTreeMap<String, String>,
     pub requests: usize,
-    /// Requests that it has failed before it did anything.
+    /// Failed before anything was done.
     pub failed: usize,
-    /// Requests whose answer did not say that the mail had gone, or came too late.
+    /// Sent, and the answer did not say so.
     pub unheard: usize,
-    /// Requests without a key, or with another mail than the one that its key stands for.
+    /// Sent, and whoever asked was gone before the answer.
+    pub hung_up: usize,
+    /// Requests without a key, or with another mail than their key stands for.
     pub refused: usize,
 }
 
@@ -47,15 +49,16 @@ pub struct Mails {
 }
 
 struct Books {
-    ledger: Mutex<(Ledger, fastrand::Rng)>,
+    ledger: Mutex<Ledger>,
+    rng: Mutex<fastrand::Rng>,
     /// How many orders have had a mail.
     reached: watch::Sender<usize>,
 }
 
 impl Mails {
     pub async fn open(rng: fastrand::Rng) -> Result<Self, BoxError> {
-        let ledger = Mutex::new((Ledger::default(), rng));
-        let books = Arc::new(Books { ledger, reached: watch::Sender::new(0) });
+        let (ledger, reached) = (Mutex::default(), watch::Sender::new(0));
+        let books = Arc::new(Books { ledger, rng: Mutex::new(rng), reached });
         let routes = Router::new().route("/mails", post(mail)).with_state(books.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -64,7 +67,7 @@ impl Mails {
     }
 
     pub fn ledger(&self) -> Ledger {
-        self.books.ledger.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.books.count(|ledger| ledger.clone())
     }
 
     /// Returns once so many orders have had a mail.
@@ -79,43 +82,63 @@ async fn mail(
     headers: HeaderMap,
     Json(order): Json<Order>,
 ) -> StatusCode {
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-    let (answer, after) = books.received(key, order.id);
-    SystemClock.sleep_until(SystemClock.now() + after).await;
-    answer
+    let (mood, pause) = {
+        let mut rng = books.rng.lock().unwrap_or_else(PoisonError::into_inner);
+        (rng.u32(..100), Duration::from_millis(rng.u64(50..700)))
+    };
+    books.count(|ledger| ledger.requests += 1);
+    if mood < 10 {
+        books.count(|ledger| ledger.failed += 1);
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
+        books.count(|ledger| ledger.refused += 1);
+        return StatusCode::BAD_REQUEST;
+    };
+    if !books.send(key, order.id) {
+        return StatusCode::UNPROCESSABLE_ENTITY;
+    }
+    match mood {
+        ..20 => {
+            books.count(|ledger| ledger.unheard += 1);
+            StatusCode::GATEWAY_TIMEOUT
+        }
+        20..45 => {
+            let waiting = Waiting(&books);
+            SystemClock.sleep_until(SystemClock.now() + pause).await;
+            std::mem::forget(waiting);
+            StatusCode::OK
+        }
+        _ => StatusCode::OK,
+    }
 }
 
 impl Books {
-    /// The answer, and how long it takes.
-    fn received(&self, key: Option<&str>, order: String) -> (StatusCode, Duration) {
-        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-        let (ledger, rng) = &mut *ledger;
-        ledger.requests += 1;
-        let Some(key) = key else {
-            ledger.refused += 1;
-            return (StatusCode::BAD_REQUEST, Duration::ZERO);
-        };
-        let mood = rng.u32(..100);
-        if mood < 10 {
-            ledger.failed += 1;
-            return (StatusCode::INTERNAL_SERVER_ERROR, Duration::ZERO);
-        }
-        if ledger.mails.entry(key.to_owned()).or_insert_with(|| order.clone()) != &order {
-            ledger.refused += 1;
-            return (StatusCode::UNPROCESSABLE_ENTITY, Duration::ZERO);
-        }
-        // From here on the mail has gone, now or before.
-        let orders = ledger.mails.values().collect::<BTreeSet<_>>().len();
-        self.reached.send_replace(orders);
-        if mood < 25 {
-            ledger.unheard += 1;
-        }
-        match mood {
-            ..20 => (StatusCode::GATEWAY_TIMEOUT, Duration::ZERO),
-            // Longer than anybody waits here.
-            20..25 => (StatusCode::OK, Duration::from_millis(1_500)),
-            25..50 => (StatusCode::OK, Duration::from_millis(rng.u64(50..700))),
-            _ => (StatusCode::OK, Duration::ZERO),
-        }
+    /// Sends a mail, unless one has gone under this key. Answers false if that was another one.
+    fn send(&self, key: &str, order: String) -> bool {
+        let orders = self.count(|ledger| {
+            if ledger.mails.entry(key.to_owned()).or_insert_with(|| order.clone()) != &order {
+                ledger.refused += 1;
+                return None;
+            }
+            Some(ledger.per_order().len())
+        });
+        orders.is_some_and(|orders| {
+            self.reached.send_replace(orders);
+            true
+        })
+    }
+
+    fn count<T>(&self, change: impl FnOnce(&mut Ledger) -> T) -> T {
+        change(&mut self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A request that waits for its answer; it is dropped when the other end hangs up.
+struct Waiting<'a>(&'a Books);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.count(|ledger| ledger.hung_up += 1);
     }
 }

@@ -10,6 +10,10 @@ use onlyonce::runtime::{Clock, SystemClock};
 
 const SIGKILL: i32 = 9;
 
+/// How long they live, in milliseconds: they die as they start, in the middle of things, or when there
+/// is nothing to do.
+pub type Lives = std::ops::Range<u64>;
+
 /// A process that is killed and started again. It ends with its value.
 pub struct Victim {
     pub kills: usize,
@@ -24,7 +28,7 @@ impl Victim {
     pub fn start(
         role: &'static str,
         environment: &[(&str, String)],
-        rng: &mut fastrand::Rng,
+        life: (Lives, &mut fastrand::Rng),
     ) -> Result<Self, BoxError> {
         // Should this program itself be killed, it ends, too.
         let mut command = Command::new("setpriv");
@@ -34,11 +38,11 @@ impl Victim {
         }
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         let process = command.spawn()?;
-        Ok(Self { kills: 0, dies_at: soon(rng), role, command, process })
+        Ok(Self { kills: 0, dies_at: within(life), role, command, process })
     }
 
     /// Kills it if it is time, and starts it again.
-    pub fn kill_if_due(&mut self, rng: &mut fastrand::Rng) -> Result<(), BoxError> {
+    pub fn kill_if_due(&mut self, next: (Lives, &mut fastrand::Rng)) -> Result<(), BoxError> {
         if SystemClock.now() < self.dies_at {
             return Ok(());
         }
@@ -49,7 +53,7 @@ impl Victim {
         }
         self.kills += 1;
         self.process = self.command.spawn()?;
-        self.dies_at = soon(rng);
+        self.dies_at = within(next);
         Ok(())
     }
 }
@@ -61,7 +65,6 @@ impl Drop for Victim {
     }
 }
 
-/// Any instant: as it starts, in the middle of things, or when there is nothing to do.
-fn soon(rng: &mut fastrand::Rng) -> Timestamp {
-    SystemClock.now() + Duration::from_millis(rng.u64(200..2_000))
+fn within((lives, rng): (Lives, &mut fastrand::Rng)) -> Timestamp {
+    SystemClock.now() + Duration::from_millis(rng.u64(lives))
 }
