@@ -1,5 +1,6 @@
 //! A look at the whole outbox: for what its stream has missed, and where there is no stream.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -52,6 +53,8 @@ impl Relay {
         let deadline = Deadline::new(clock.now(), hard);
         let mut swept = Swept::default();
         let mut after = None;
+        // Order keys with an entry that is still to go: what is behind it may be on the next page.
+        let mut held_up: HashSet<String> = HashSet::new();
         loop {
             let now = clock.now();
             let until = hard.min(now + HOLD);
@@ -63,9 +66,13 @@ impl Relay {
             })??;
             let oldest = taken.entries.iter().map(|entry| now.since(entry.created_at)).max();
             swept.oldest_s = swept.oldest_s.max(oldest.unwrap_or_default().as_secs());
-            let left = self.send_on(&taken.entries, deadline).await.len();
-            swept.left += left;
-            swept.sent += taken.entries.len() - left;
+            let (behind, entries): (Vec<_>, Vec<_>) =
+                taken.entries.into_iter().partition(|entry| held_up.contains(&entry.order_key));
+            let left = self.send_on(&entries, deadline).await;
+            swept.left += behind.len() + left.len();
+            swept.sent += entries.len() - left.len();
+            let left = left.into_keys().filter_map(|at| entries.get(at));
+            held_up.extend(left.map(|entry| entry.order_key.clone()));
             after = taken.next;
             if after.is_none() || clock.now() >= deadline.stop {
                 return Ok(swept);

@@ -152,6 +152,34 @@ pub async fn an_event_that_was_sent_and_not_removed_is_known_by_its_id(store: Ar
     assert_eq!(shop.store.load(&id).await.unwrap().unwrap().status, Status::Completed);
 }
 
+pub async fn an_event_that_waits_holds_up_all_behind_it_however_many(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let Capabilities { outbox: Some(table), .. } = shop.store.capabilities() else {
+        panic!("it has an outbox");
+    };
+    // More than a look takes at once.
+    for half in 0..2 {
+        let mut staged = Vec::new();
+        for n in half * 75..(half + 1) * 75 {
+            let event_fails = u32::from(n == 0);
+            let mut entry = outbox::entry(
+                "order.placed",
+                &Order { event_fails, ..order(&format!("order-{n:03}")) },
+            )
+            .unwrap();
+            entry.order_key = "ada".to_owned();
+            entry.event_id = IdempotencyKey::new(format!("event-{n:03}")).unwrap();
+            staged.push(StagedWrite::from(entry.row(&table).unwrap()));
+        }
+        let write = crate::unique::any_write(&format!("import-{half}"));
+        assert_eq!(shop.store.commit(&write, &staged).await.unwrap(), Commit::Applied);
+    }
+    let swept = shop.relayed().await;
+    assert_eq!((swept.sent, shop.told().len()), (0, 0), "the first must be tried again");
+    until_told(&shop, 150).await;
+    assert!(shop.told().is_sorted(), "{:?}", shop.told());
+}
+
 /// The machine's clock, and some seconds.
 struct Later(Duration);
 
