@@ -58,6 +58,19 @@ fuzz: ## Feeds every reader changed input, for SECONDS_EACH (60)
 	ONLYONCE_FUZZ_SECONDS=$(or $(SECONDS_EACH),60) cargo nextest run --locked --lib --profile fuzz \
 		-E 'test(/(^|::)fuzz::/)' --no-capture
 
+FUZZED := $(notdir $(wildcard tests/fuzz/corpus/*))
+CARGO_FUZZ := 0.13.2
+
+.PHONY: fuzz-guided
+fuzz-guided: ## The same by libFuzzer, which sees what an input reaches, and within 1 GiB of memory
+	cargo install cargo-fuzz --version $(CARGO_FUZZ) --locked --quiet --debug --root target/tools
+	for target in $(FUZZED); do \
+		mkdir -p target/fuzz/corpus/$$target; \
+		RUSTC_BOOTSTRAP=1 PATH="$(CURDIR)/target/tools/bin:$$PATH" cargo fuzz run --sanitizer none --target-dir target/fuzz/build \
+			$$target target/fuzz/corpus/$$target tests/fuzz/corpus/$$target -- \
+			-max_total_time=$(or $(SECONDS_EACH),60) -rss_limit_mb=1024 -timeout=5 -print_final_stats=1; \
+	done
+
 .PHONY: fmt
 fmt: ## Formats the Rust code
 	cargo fmt

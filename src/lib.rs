@@ -6,8 +6,9 @@ pub mod context;
 pub mod effect;
 pub mod error;
 pub mod front;
-#[cfg(test)]
-mod fuzz;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod handler;
 #[cfg(feature = "lambda")]
 pub mod lambda;

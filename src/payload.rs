@@ -251,13 +251,13 @@ mod tests {
     }
 }
 
-#[cfg(test)]
-mod fuzz {
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz {
     use super::*;
     use crate::fuzz::fuzz;
 
-    #[test]
-    fn one_form_is_its_own_and_of_one_payload_there_is_one() {
+    #[cfg_attr(test, test)]
+    pub(crate) fn one_form_is_its_own_and_of_one_payload_there_is_one() {
         fuzz("payload", |body| {
             assert_eq!(Payload::raw(body).canonical(), body);
             let Ok(payload) = Payload::json(body) else {

@@ -169,13 +169,22 @@ fn aws_is_named_where_it_belongs() {
     }
 }
 
+/// Clients of stores, each named in its store alone.
+const CLIENTS: &[(&str, &str)] = &[("rusqlite", "store/sqlite"), ("::redis::", "store/redis")];
+
 #[test]
-fn sqlite_is_named_in_its_store_only() {
+fn a_stores_client_is_named_in_its_store_only() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for path in sources(&src) {
-        let names_sqlite = fs::read_to_string(&path).unwrap().contains("rusqlite");
-        let is_store = path.starts_with(src.join("store/sqlite"));
-        assert!(!names_sqlite || is_store, "{} names rusqlite", path.display());
+        let text = fs::read_to_string(&path).unwrap();
+        for (client, store) in CLIENTS {
+            // Our own module of that name is none.
+            let names = text.lines().any(|line| {
+                line.contains(client) && !line.contains("self::") && !line.contains("store::")
+            });
+            let is_store = path.starts_with(src.join(store));
+            assert!(!names || is_store, "{} names {client}", path.display());
+        }
     }
 }
 

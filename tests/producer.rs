@@ -345,6 +345,23 @@ async fn an_entry_that_fails_by_the_services_fault_is_sent_again_and_no_other() 
     assert_eq!(asked, [vec!["0", "1", "2", "3", "4"], vec!["1", "3", "4"], vec!["3"]]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_sqs_refuses_holds_back_its_fifo_group_and_no_other() {
+    let sent = |id: &str| json!({"MessageId": id, "MD5OfMessageBody": "-"});
+    let refused = json!({"Code": "InvalidMessageContents", "SenderFault": true});
+    let (endpoint, serving) = answers(vec![
+        vec![("0", refused), ("1", sent("a"))],
+        // Of Bo's next message alone.
+        vec![("3", sent("b"))],
+    ]);
+    let producer = Producer::new(&settings_for(&endpoint).await, format!("{endpoint}/0/q.fifo"));
+    let outcomes = producer.send_all((0..5).map(|n| order(n).group(["ada", "bo"][n % 2]))).await;
+    let kinds: Vec<_> = outcomes.iter().map(|it| it.as_ref().err().map(|e| e.kind())).collect();
+    let (refused, behind) = (Some(SendErrorKind::Refused), Some(SendErrorKind::Behind));
+    assert_eq!(kinds, [refused, None, behind, None, behind]);
+    assert_eq!(serving.join().unwrap(), [vec!["0", "1"], vec!["3"]]);
+}
+
 /// What is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);

@@ -1,7 +1,15 @@
 //! The `row` effect of the jobs file on each store that stages rows: what the row shows afterwards.
 
-#![cfg(all(feature = "jobs-file", feature = "sqlite", feature = "dynamodb"))]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![cfg(all(feature = "jobs-file", feature = "sqlite", feature = "dynamodb", feature = "postgres"))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+#[path = "servers/postgres.rs"]
+mod server;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +22,9 @@ use aws_sdk_dynamodb::types::{
 use onlyonce::protocol::IdempotencyKey;
 use onlyonce::runtime::SystemClock;
 use onlyonce::service::{Deadline, Delivery, Ending, Outcome};
-use onlyonce::store::{Columns, DynamoStore, MemoryStore, RowValue, SqliteStore, Store};
+use onlyonce::store::{
+    Columns, DynamoStore, MemoryStore, PostgresStore, RowValue, SqliteStore, Store,
+};
 use onlyonce::{Router, Worker, sdk};
 
 const JOBS: &str = r#"
@@ -72,6 +82,7 @@ enum Rows {
     Memory(Arc<MemoryStore>),
     Sqlite(PathBuf),
     Dynamo(aws_sdk_dynamodb::Client),
+    Postgres(server::Postgres),
 }
 
 struct Shop {
@@ -132,6 +143,11 @@ impl Shop {
                 let mut rows = statement.query([sku]).unwrap();
                 let row = rows.next().unwrap()?;
                 Some((row.get(0).unwrap(), row.get(1).unwrap()))
+            }
+            Rows::Postgres(server) => {
+                let sql = format!("SELECT available, shelf FROM {} WHERE sku = $1", self.table);
+                let row = server.foreign().await.query_opt(&sql, &[&sku]).await.unwrap()?;
+                Some((row.get(0), row.get(1)))
             }
             Rows::Dynamo(client) => {
                 let key = AttributeValue::S(sku.to_owned());
@@ -205,6 +221,18 @@ async fn rows_change_once_in_sqlite() {
     open.execute(&format!("CREATE TABLE stock ({columns})"), []).unwrap();
     drop(open);
     let shop = Shop::new(store, Rows::Sqlite(file), "stock", folder);
+    shop.keeps_its_books().await;
+}
+
+#[tokio::test]
+async fn rows_change_once_in_postgres() {
+    let server = server::Postgres::start();
+    PostgresStore::create(&server.url()).await.unwrap();
+    let store = Arc::new(PostgresStore::open_existing(&server.url()).await.unwrap());
+    let columns = "sku TEXT PRIMARY KEY, available BIGINT, shelf TEXT, checked BOOLEAN";
+    let table = format!("CREATE TABLE stock ({columns})");
+    server.foreign().await.batch_execute(&table).await.unwrap();
+    let shop = Shop::new(store, Rows::Postgres(server), "stock", Folder::new());
     shop.keeps_its_books().await;
 }
 

@@ -40,6 +40,7 @@ TOOLS = {
     "dynoxide": "it comes with `make tools`",
     "aws": "it comes with `make tools`",
     "redis-server": "it comes with `make tools`, or install Redis 6.2 or later, or Valkey",
+    "openssl": "install openssl",
     "node": "install Node.js 20 or newer",
     "openssl": "it comes with `make tools`",
     "setpriv": "install util-linux",

@@ -9,7 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
-use onlyonce::config::Settings;
+use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
 use onlyonce::ops::{self, RecordView, SendPlan};
@@ -195,7 +195,11 @@ async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError>
         } else {
             println!("there is no {jobs} here, and none was checked");
         }
-        println!("the table {}", if made { "is made" } else { "was there already" });
+        match (&settings.store, made) {
+            (StoreSetting::Redis(_), _) => println!("Redis answers"),
+            (_, true) => println!("the table is made"),
+            (_, false) => println!("the table was there already"),
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,8 +6,8 @@ use super::expression::compile;
 use super::jobs_file::faults;
 use crate::fuzz::fuzz;
 
-#[test]
-fn a_jobs_file_is_read_or_its_faults_are_named() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_jobs_file_is_read_or_its_faults_are_named() {
     fuzz("jobs", |source| {
         let faults = faults(source);
         // What is wrong is shown with each, escaped: none can be longer than the file itself so.
@@ -17,8 +17,8 @@ fn a_jobs_file_is_read_or_its_faults_are_named() {
     });
 }
 
-#[test]
-fn an_expression_is_compiled_or_refused_and_its_answer_is_no_panic() {
+#[cfg_attr(test, test)]
+pub(crate) fn an_expression_is_compiled_or_refused_and_its_answer_is_no_panic() {
     let body = json!({"a": [1, {"b": "x"}, null], "s3": {"object": {"key": "k"}}, "n": -0.5});
     fuzz("expression", |text| {
         if let Ok(derive) = compile(text) {

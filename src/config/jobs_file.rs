@@ -225,8 +225,19 @@ fn job(
     }
 }
 
+/// What is wrong with a jobs file, where two secrets are known.
+#[cfg(any(test, fuzzing))]
+pub(super) fn faults(source: &str) -> String {
+    let mut faults = Faults::new(Path::new("jobs.toml"));
+    let env = |name: &str| match name {
+        "TOKEN" => Some("s3cret".to_owned()),
+        "LOGIN" => Some("ada:s3cret".to_owned()),
+        _ => None,
+    };
+    parse(source, Path::new(""), &env, &mut faults);
+    faults.to_string()
+}
+
 #[cfg(test)]
 #[path = "jobs_file_tests.rs"]
 mod tests;
-#[cfg(test)]
-pub(super) use tests::faults;

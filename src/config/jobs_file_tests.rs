@@ -2,17 +2,6 @@
 
 use super::*;
 
-pub(in crate::config) fn faults(source: &str) -> String {
-    let mut faults = Faults::new(Path::new("jobs.toml"));
-    let env = |name: &str| match name {
-        "TOKEN" => Some("s3cret".to_owned()),
-        "LOGIN" => Some("ada:s3cret".to_owned()),
-        _ => None,
-    };
-    parse(source, Path::new(""), &env, &mut faults);
-    faults.to_string()
-}
-
 const FINE: &str = r#"
 [defaults]
 retention = "45d"

@@ -51,6 +51,6 @@ impl Router {
     }
 }
 
-#[cfg(all(test, feature = "jobs-file"))]
+#[cfg(all(any(test, fuzzing), feature = "jobs-file"))]
 #[path = "fuzz_tests.rs"]
-mod fuzz;
+pub(crate) mod fuzz;

@@ -11,8 +11,8 @@ use crate::payload::Payload;
 use crate::store::{RowValue, RowWrite};
 
 /// The first line is what the payload puts in, what follows is the template.
-#[test]
-fn a_template_is_read_or_refused_and_fills_to_a_bounded_size() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_template_is_read_or_refused_and_fills_to_a_bounded_size() {
     fuzz("template", |input| {
         let (value, text) = input.split_once('\n').unwrap_or(("x", input));
         let template = match Template::new(text) {
@@ -28,8 +28,8 @@ fn a_template_is_read_or_refused_and_fills_to_a_bounded_size() {
     });
 }
 
-#[test]
-fn a_row_is_written_under_a_key_that_every_store_takes_or_not_at_all() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_row_is_written_under_a_key_that_every_store_takes_or_not_at_all() {
     let filled = |text| Cell::Filled(Template::new(text).unwrap());
     let row = |change| RowEffect {
         table: "stock".to_owned(),

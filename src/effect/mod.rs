@@ -208,6 +208,6 @@ impl Effect {
     }
 }
 
-#[cfg(all(test, feature = "jobs-file"))]
+#[cfg(all(any(test, fuzzing), feature = "jobs-file"))]
 #[path = "fuzz_tests.rs"]
-mod fuzz;
+pub(crate) mod fuzz;

@@ -59,8 +59,8 @@ fn is_carried(message: &Message, error: String) {
     assert_eq!(read["error"], mark.error);
 }
 
-#[test]
-fn an_event_is_read_or_refused() {
+#[cfg_attr(test, test)]
+pub(crate) fn an_event_is_read_or_refused() {
     fuzz("event", |event| {
         for message in messages(event).into_iter().flatten() {
             assert!(!message.id.is_empty(), "its failure could not be reported");
@@ -71,13 +71,13 @@ fn an_event_is_read_or_refused() {
     });
 }
 
-#[test]
-fn a_body_is_read_or_refused() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_body_is_read_or_refused() {
     fuzz("message", |body| is_read_or_refused(&Message::new("job", "key", body)));
 }
 
-#[test]
-fn a_body_that_names_its_own_job_is_read_or_refused() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_body_that_names_its_own_job_is_read_or_refused() {
     fuzz("message", |body| {
         let body = Some(body.to_owned());
         is_read_or_refused(&Message { id: "m".to_owned(), body, ..Message::default() });
@@ -85,8 +85,8 @@ fn a_body_that_names_its_own_job_is_read_or_refused() {
 }
 
 /// What is wrong with one record is its own fault.
-#[test]
-fn a_records_neighbour_is_read_as_if_it_were_alone() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_records_neighbour_is_read_as_if_it_were_alone() {
     let neighbour = "{\"messageId\":\"neighbour\",\"body\":\"{}\"}";
     let alone = messages(&format!("{{\"Records\":[{neighbour}]}}")).unwrap().remove(0);
     fuzz("message", |body| {

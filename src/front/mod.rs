@@ -29,6 +29,6 @@ pub use queue::{ATTRIBUTE_UNIQUE, Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Que
 #[cfg(feature = "lambda")]
 pub use sqs::SqsQueue;
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[path = "fuzz_tests.rs"]
-mod fuzz;
+pub(crate) mod fuzz;

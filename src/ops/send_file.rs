@@ -41,7 +41,7 @@ pub struct SendPlan<'a> {
 ///
 /// A file is read to its end before anything of it is sent, and nothing is sent if a line is
 /// faulty. What can be read once only (standard input, a pipe) is sent as it comes: a faulty line is
-/// reported and left out.
+/// reported and left out, and ends it where the queue is FIFO.
 pub async fn send_file(
     file: Option<PathBuf>,
     producer: &Producer,
@@ -67,7 +67,13 @@ pub async fn send_file(
             let job = letter.as_ref().ok().and_then(|letter| letter.parcel.job.clone());
             about.push((at, job));
             let parcel = letter.map(|letter| teller.advise(at, letter));
+            let is_gap = parcel.is_err() && is_fifo(plan.queue_url);
             parcels.push(parcel.map_err(SendError::unreadable));
+            if is_gap {
+                // Which group it was to be of cannot be told, and nothing may overtake it.
+                teller.stopped = Some("what comes next may not overtake this line");
+                break;
+            }
         }
         let outcomes = Box::pin(producer.send_parcels(parcels, &mut behind)).await;
         let is_down = outcomes.iter().all(|outcome| {
@@ -77,7 +83,9 @@ pub async fn send_file(
             teller.tell(at, job.as_deref(), &outcome);
         }
         if is_down {
-            teller.is_stopped = true;
+            teller.stopped = Some("nothing was taken any more");
+        }
+        if teller.stopped.is_some() {
             break;
         }
     }
@@ -122,7 +130,8 @@ struct Teller {
     last: usize,
     sent: u64,
     failed: u64,
-    is_stopped: bool,
+    /// Why it goes on no further.
+    stopped: Option<&'static str>,
 }
 
 impl Teller {
@@ -136,7 +145,7 @@ impl Teller {
             last: 0,
             sent: 0,
             failed: 0,
-            is_stopped: false,
+            stopped: None,
         }
     }
 
@@ -187,7 +196,7 @@ impl Teller {
         let ms = SystemClock.now().millis().saturating_sub(self.begun.millis()).max(1);
         let rate = self.sent.saturating_mul(1000) / ms;
         if self.is_json {
-            let stopped_at = self.is_stopped.then_some(self.last);
+            let stopped_at = self.stopped.map(|_| self.last);
             eprintln!(
                 "{}",
                 json!({
@@ -203,8 +212,8 @@ impl Teller {
             return ExitCode::SUCCESS;
         }
         if !self.is_json {
-            if self.is_stopped {
-                eprintln!("stopped after {}:{}: SQS took nothing any more", self.name, self.last);
+            if let Some(why) = self.stopped {
+                eprintln!("stopped after {}:{}: {why}", self.name, self.last);
             }
             eprintln!(
                 "{} not sent; repair what is said above and run the same again, which is safe: under \

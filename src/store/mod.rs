@@ -1,4 +1,5 @@
 //! Where records live: a compare-and-set with, on some stores, rows that commit along with it.
+#![cfg_attr(any(feature = "sqlite", feature = "postgres"), doc = include_str!("../docs/stores.md"))]
 
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;

@@ -35,16 +35,25 @@ impl Shop {
 
     /// Sends a request, whose answer is still to come.
     fn ask(&self, headers: &str, body: &str) -> TcpStream {
+        self.send(headers, body, body.len())
+    }
+
+    fn send(&self, headers: &str, body: &str, length: usize) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         write!(
             stream,
             "POST /orders HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n{headers}\
-             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
+             Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         stream
+    }
+
+    /// Sends all of a request but its end.
+    fn begin(&self, headers: &str, body: &str) -> TcpStream {
+        let half = body.get(..body.len() / 2).unwrap();
+        self.send(headers, half, body.len())
     }
 
     fn post(&self, headers: &str, body: &Value) -> (u16, Value) {
@@ -96,6 +105,7 @@ async fn each_order_runs_once_whatever_its_client_does() {
 
     // Hangs up with its request on the way, and comes again.
     drop(shop.ask(ADA, &order(1001).to_string()));
+    drop(shop.begin(ADA, &order(1001).to_string()));
     assert_eq!(shop.post(ADA, &order(1001)).0, 202);
 
     // Twenty orders, fifty requests at once.
@@ -146,5 +156,16 @@ async fn what_cannot_be_accepted_is_refused_with_a_reason() {
     let (status, said) = shop.post(ADA, &order(1));
     assert_eq!(status, 503);
     assert!(said["error"].as_str().unwrap().contains("send the same request again"), "{said}");
+    shop.close();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_does_not_finish_is_not_waited_for() {
+    let queue = Queue::new().await;
+    let shop = Shop::open(&queue.url);
+    let slow = shop.begin(ADA, &order(1).to_string());
+    assert_eq!(shop.post(ADA, &order(2)).0, 202, "it holds up nobody");
+    assert_eq!(answer(slow).0, 503);
+    assert_eq!(queue.len().await, 1);
     shop.close();
 }

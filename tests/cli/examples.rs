@@ -30,6 +30,21 @@ fn stock_is_taken_once_for_each_order_and_never_below_nothing() {
     assert!(said.contains(last), "{said}");
 }
 
+const PAID: &str = "30 deliveries, then 10 under other keys\n8 payments, 0 cents left";
+
+#[test]
+fn payments_are_made_once_whatever_the_keys_and_never_beyond_the_wallet() {
+    let said = said("payments");
+    assert!(said.contains(PAID), "{said}");
+}
+
+#[test]
+fn payments_are_the_same_in_postgres() {
+    let server = crate::server::Postgres::start();
+    let (code, said) = run(&mut example("payments"), &[server.url()]);
+    assert!(code == Some(0) && said.contains(PAID), "{said}");
+}
+
 #[test]
 fn onboarding_goes_on_where_it_ended_and_parks_what_nobody_knows() {
     let said = said("onboarding");

@@ -14,10 +14,14 @@ mod dev;
 mod examples;
 mod order_flow;
 mod poll;
+mod postgres;
 mod producers;
 mod queue;
 mod readme;
+mod redis;
 mod send;
+#[path = "../servers/postgres.rs"]
+mod server;
 mod verbs;
 
 use std::ffi::OsStr;

@@ -22,7 +22,10 @@ impl Queue {
         let sdk = sdk::load().await;
         let client = Client::new(&sdk);
         let name = format!("cli-{:016x}", fastrand::Rng::new().u64(..));
-        let url = client.create_queue().queue_name(name).send().await.unwrap().queue_url.unwrap();
+        // A copy that comes while the first one runs waits for the end of its lease.
+        let create = client.create_queue().queue_name(name);
+        let create = create.attributes(QueueAttributeName::VisibilityTimeout, "3");
+        let url = create.send().await.unwrap().queue_url.unwrap();
         Self { sdk, client, url }
     }
 
@@ -45,8 +48,10 @@ impl Queue {
             seen.lock().unwrap().push(payload);
             async { Ok::<_, HandlerError>(()) }
         };
-        let worker = Worker::builder(MemoryStore::new()).build(Router::new().job(job, handler));
-        let worker = worker.unwrap();
+        let worker = Worker::builder(MemoryStore::new())
+            .skew(Duration::from_secs(1))
+            .build(Router::new().job(job, handler))
+            .unwrap();
         let poll = Poll::open(&self.sdk, &self.url).await.unwrap();
         let queue = SqsQueue::new(&self.sdk).queue_url(Some(self.url.clone()));
         let (stop, told) = tokio::sync::watch::channel(false);

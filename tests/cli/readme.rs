@@ -43,7 +43,8 @@ async fn every_command_of_the_readme_and_the_guides_is_run() {
     run(&mut onlyonce(&folder.0), &["setup"]);
     run(&mut onlyonce(&folder.0), &["import", &done]);
 
-    let files = ["README.md", "src/docs/adopting.md", "src/docs/guarantees.md"];
+    let files =
+        ["README.md", "src/docs/adopting.md", "src/docs/guarantees.md", "src/docs/producers.md"];
     let commands: Vec<_> = files.iter().flat_map(|file| commands(file)).collect();
     assert!(commands.len() > 10, "{commands:?}");
     for command in commands {

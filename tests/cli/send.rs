@@ -154,6 +154,42 @@ async fn standard_input_is_sent_as_it_comes_and_a_faulty_line_costs_no_other() {
 }
 
 #[tokio::test]
+async fn into_a_fifo_queue_nothing_is_sent_past_a_faulty_line() {
+    let folder = Folder::new();
+    let client = Client::new(&sdk::load().await);
+    let name = format!("send-{:016x}.fifo", fastrand::Rng::new().u64(..));
+    let create = client.create_queue().queue_name(name);
+    let create = create.attributes(QueueAttributeName::FifoQueue, "true");
+    let queue = Queue { url: create.send().await.unwrap().queue_url.unwrap(), client };
+    let line = |n: usize| {
+        let key = format!("order:{n}:a");
+        json!({"job": "a", "idempotency-key": key, "body": n, "group": "ada"}).to_string() + "\n"
+    };
+    let text = line(0) + "{}\n" + &line(1);
+    let mut sending = onlyonce(&folder.0)
+        .current_dir(&folder.0)
+        .args(["send", "--queue-url", &queue.url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    sending.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = sending.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("stopped after standard input:2"), "{said}");
+    let messages = queue.take().await;
+    assert_eq!(messages.iter().map(key).collect::<Vec<_>>(), ["order:0:a"]);
+    // Repaired, and run again: what is in the queue already is known to it.
+    let file = folder.file("lines.jsonl", &(line(0) + &line(2) + &line(1)));
+    let (code, ids, said) = send(&folder, &queue.url, &[&file]);
+    assert_eq!((code, ids.lines().count()), (Some(0), 3), "{said}");
+    let messages = queue.take().await;
+    assert_eq!(messages.iter().map(key).collect::<Vec<_>>(), ["order:2:a", "order:1:a"]);
+}
+
+#[tokio::test]
 async fn a_queue_that_takes_nothing_is_not_asked_for_every_line() {
     let folder = Folder::new();
     let queue = Queue::new().await;
@@ -201,15 +237,17 @@ async fn a_delay_is_the_queues_to_keep() {
 }
 
 #[tokio::test]
-async fn a_million_bytes_of_lines_take_no_memory_to_speak_of() {
+async fn lines_are_never_all_held_at_once() {
     let (folder, queue) = (Folder::new(), Queue::new().await);
-    // 40 MB, all of which is faulty at its end: read to its end, and never held.
+    // 80 MB, of which the last line is faulty: read to its end, by a program that may have 64 MB.
     let body = "x".repeat(200 * 1024);
     let large = json!({"job": "a", "idempotency-key": "k:1", "body": body}).to_string() + "\n";
-    let file = folder.file("lines.jsonl", &(large.repeat(200) + "{}"));
-    let mut limited = Command::new("sh");
+    let file = folder.file("lines.jsonl", &(large.repeat(400) + "{}"));
     let program = env!("CARGO_BIN_EXE_onlyonce");
-    let script = format!("ulimit -d 32768; exec {program} send --queue-url {} {file}", queue.url);
-    let (code, said) = run(limited.current_dir(&folder.0).args(["-c", &script]), &[""; 0]);
-    assert!(code == Some(1) && said.contains("lines.jsonl:201: missing field"), "{said}");
+    let script = format!("ulimit -d 65536; exec {program} send --queue-url {} {file}", queue.url);
+    let mut limited = Command::new("sh");
+    // Each thread's stack counts.
+    limited.current_dir(&folder.0).env("TOKIO_WORKER_THREADS", "2").args(["-c", &script]);
+    let (code, said) = run(&mut limited, &[""; 0]);
+    assert!(code == Some(1) && said.contains("lines.jsonl:401: missing field"), "{said}");
 }

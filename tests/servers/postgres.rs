@@ -22,6 +22,7 @@ pub struct Postgres {
 
 impl Postgres {
     /// One that is quick, and forgets when the machine goes down.
+    #[allow(dead_code, reason = "not for who pulls its plug")]
     pub fn start() -> Self {
         Self::with(&["fsync=off", "listen_addresses="])
     }

@@ -76,6 +76,7 @@ struct Check {
     cases: AtomicUsize,
 }
 
+#[allow(clippy::disallowed_methods, reason = "how long it took is the machine's time")]
 pub fn all_hold(on: &str, making: impl Future<Output = Arc<dyn Store>>, crashes: Crashes) {
     let check = Check { store: Arc::new(Apart::new(making)), cases: AtomicUsize::new(0) };
     let pairs = crashes == Crashes::Pairs;

@@ -18,8 +18,10 @@ mod table;
 
 #[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "redis", feature = "postgres"))]
 mod kept;
-#[cfg(feature = "redis")]
+#[cfg(any(feature = "redis", feature = "postgres"))]
 mod outage;
+#[cfg(any(feature = "redis", feature = "postgres"))]
+mod outages;
 #[cfg(any(feature = "sqlite", feature = "redis"))]
 mod scratch;
 
@@ -111,6 +113,9 @@ mod postgres_server;
 
 #[cfg(feature = "postgres")]
 mod postgres_login;
+
+#[cfg(feature = "postgres")]
+mod postgres_lost;
 
 #[cfg(all(feature = "postgres", feature = "sqlite"))]
 mod sql;

@@ -138,3 +138,9 @@ pub async fn jobs_fail_closed_and_complete(mut server: impl Server) {
 async fn redis_is_killed_in_the_middle_of_a_run() {
     jobs_fail_closed_and_complete(crate::redis_server::RedisServer::start()).await;
 }
+
+#[cfg(feature = "postgres")]
+#[tokio::test(flavor = "multi_thread")]
+async fn postgres_is_killed_in_the_middle_of_a_run() {
+    jobs_fail_closed_and_complete(crate::postgres_server::Pulled::start().await).await;
+}

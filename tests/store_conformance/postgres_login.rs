@@ -49,6 +49,9 @@ async fn a_wrong_password_is_refused_for_good_and_shown_nowhere() {
     let said = shows_nothing(&wrong);
     assert!(said.contains("password authentication failed"), "{said}");
     assert!(said.contains("127.0.0.1"), "{said}");
+    let without = claims(&url("ada")).await.unwrap_err();
+    assert_eq!(without.kind(), ErrorKind::StoreRefused);
+    assert!(without.to_string().contains("password"), "{without}");
     let nowhere = claims(&to("ada:s3cr%40t", "none")).await.unwrap_err();
     assert_eq!(nowhere.kind(), ErrorKind::StoreRefused, "{nowhere}");
     assert!(nowhere.to_string().contains("does not exist"), "{nowhere}");

@@ -15,6 +15,8 @@ use onlyonce::store::{
 };
 
 use crate::kept::Kept;
+use crate::outage::Server;
+use crate::outages::all_is_done_once;
 use crate::records::{NOW, SECOND, first_claim};
 use crate::server::Postgres;
 
@@ -64,6 +66,66 @@ impl Emptied {
         self.server.foreign().await.batch_execute("TRUNCATE onlyonce").await.unwrap();
         Arc::new(self.store.clone())
     }
+}
+
+/// A server on a disk that is synced, whose plug is pulled.
+pub struct Pulled {
+    store: PostgresStore,
+    server: Postgres,
+}
+
+impl Pulled {
+    pub async fn start() -> Self {
+        let server = Postgres::durable();
+        let store = store_on(&server).await;
+        Self { store, server }
+    }
+}
+
+impl Server for Pulled {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    fn restart(&mut self) {
+        self.server.start_again();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_run_in_which_postgres_is_killed_again_and_again_every_job_is_done_once() {
+    let mut pulled = Pulled::start().await;
+    // Nothing in the table says that a line is there once.
+    let tables = "CREATE TABLE ledger (key TEXT NOT NULL);
+        CREATE TABLE totals (name TEXT PRIMARY KEY, done BIGINT NOT NULL)";
+    pulled.server.foreign().await.batch_execute(tables).await.unwrap();
+    let mut done = all_is_done_once(&mut pulled, |key| {
+        let line = SqlStatement {
+            sql: "INSERT INTO ledger (key) VALUES ($1)".to_owned(),
+            params: vec![key.into()],
+            expect_changes: Some(1),
+        };
+        let total = RowWrite::Add {
+            table: "totals".to_owned(),
+            key: Columns::from([("name".to_owned(), "all".into())]),
+            add: [("done".to_owned(), 1)].into(),
+            floor: [].into(),
+        };
+        vec![line.into(), total.into()]
+    })
+    .await;
+
+    let foreign = pulled.server.foreign().await;
+    let lines = foreign.query("SELECT key FROM ledger ORDER BY key", &[]).await.unwrap();
+    let lines: Vec<String> = lines.iter().map(|row| row.get(0)).collect();
+    done.sort();
+    assert_eq!(lines, done);
+    let total = "SELECT done FROM totals WHERE name = 'all'";
+    assert_eq!(foreign.number(total).await, Some(lines.len() as i64));
 }
 
 async fn claimed(store: &PostgresStore, key: &str) -> Held {
@@ -174,11 +236,12 @@ async fn is_blocked(server: &Postgres) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_others_hold_is_contended_within_bounds_and_has_not_landed() {
-    let server = Postgres::start();
-    let store = store_on(&server).await;
+    let (server, store) = lone().await;
     server.foreign().await.batch_execute(STOCK).await.unwrap();
     let held = claimed(&store, "k").await;
     let foreign = server.foreign().await;
+    let connection = "SELECT pid::bigint FROM pg_stat_activity WHERE application_name = 'onlyonce'";
+    let before = foreign.number(connection).await;
     foreign.batch_execute("BEGIN; LOCK TABLE stock").await.unwrap();
     let commit = async { store.commit(&done(&held), &[add("a", 1)]).await };
     let commit = tokio::time::timeout(SECOND * 10, commit);
@@ -188,6 +251,7 @@ async fn what_others_hold_is_contended_within_bounds_and_has_not_landed() {
     foreign.batch_execute("COMMIT").await.unwrap();
     let commit = store.commit(&done(&held), &[add("a", 1)]).await;
     assert_eq!(commit.unwrap(), Commit::Applied);
+    assert_eq!(foreign.number(connection).await, before, "by the connection that it had");
 }
 
 #[tokio::test(flavor = "multi_thread")]

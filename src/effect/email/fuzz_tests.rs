@@ -12,8 +12,8 @@ use crate::payload::Payload;
 use crate::protocol::{EffectKey, IdempotencyKey, RecordId, Timestamp};
 
 /// The first line is the template, what follows is what the payload puts into it.
-#[test]
-fn an_address_is_one_or_none() {
+#[cfg_attr(test, test)]
+pub(crate) fn an_address_is_one_or_none() {
     fuzz("address", |input| {
         let (template, value) = input.split_once('\n').unwrap_or((input, "a@b.c, d"));
         let all = json!({"a": value, "name": value, "n": value});
@@ -33,8 +33,8 @@ fn an_address_is_one_or_none() {
     });
 }
 
-#[test]
-fn a_mail_has_the_headers_that_the_job_gives_it_and_no_others() {
+#[cfg_attr(test, test)]
+pub(crate) fn a_mail_has_the_headers_that_the_job_gives_it_and_no_others() {
     const HEADERS: [&str; 9] = [
         "message-id",
         "date",

@@ -176,6 +176,6 @@ impl By {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[path = "fuzz_tests.rs"]
-mod fuzz;
+pub(crate) mod fuzz;

@@ -322,6 +322,6 @@ mod tests {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[path = "fuzz_tests.rs"]
-mod fuzz;
+pub(crate) mod fuzz;

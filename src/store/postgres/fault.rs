@@ -24,7 +24,7 @@ pub(super) fn fault(operation: &'static str, error: tokio_postgres::Error) -> Er
 /// wrong until somebody does something.
 pub(super) fn kind(error: &tokio_postgres::Error) -> ErrorKind {
     let Some(said) = error.as_db_error() else {
-        return match is_wrong_by_tls(error) {
+        return match is_wrong_for_good(error) {
             true => ErrorKind::StoreRefused,
             false => ErrorKind::StoreUnavailable,
         };
@@ -50,8 +50,9 @@ pub(super) fn kind(error: &tokio_postgres::Error) -> ErrorKind {
     }
 }
 
-/// A server without TLS, or with a certificate that is not trusted: it is so the next time, too.
-fn is_wrong_by_tls(error: &tokio_postgres::Error) -> bool {
+/// A server without TLS, or with a certificate that is not trusted; a password that it asks for and
+/// that there is none of: it is so the next time, too.
+fn is_wrong_for_good(error: &tokio_postgres::Error) -> bool {
     let is_certificate = |error: &(dyn StdError + 'static)| {
         let inner = error.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
         let said = match inner {
@@ -63,8 +64,10 @@ fn is_wrong_by_tls(error: &tokio_postgres::Error) -> bool {
     let Some(source) = error.source() else {
         return false;
     };
-    // The library has no name for it.
-    is_certificate(source) || source.to_string() == "server does not support TLS"
+    // The library has no other name for these.
+    is_certificate(source)
+        || source.to_string() == "server does not support TLS"
+        || error.to_string() == "invalid configuration"
 }
 
 /// A constraint that says no to these values at this moment, or a trigger that raises. A column

@@ -14,8 +14,9 @@ type Work = dyn for<'a> Fn(&'a Transaction<'_>) -> BoxFuture<'a, Result<(), Abor
 /// Any work in the completing transaction: it lands with the completion, or not at all.
 ///
 /// It may run more than once, as a commit is sent again whose answer was lost or that another
-/// transaction was in the way of: all it does must be in the transaction. It has seconds. It must
-/// not end the transaction: a commit of its own would be past recall when it is noticed.
+/// transaction was in the way of: all it does must be in the transaction (`SET LOCAL`, not `SET`). It
+/// has seconds. It must not end the transaction: a commit of its own would be past recall when it is
+/// noticed.
 ///
 /// ```
 /// use onlyonce::store::StagedWrite;

@@ -95,9 +95,8 @@ impl Store for PostgresStore {
         let with_id = |error: Error| error.with_id(id);
         let mut lent = self.lend("load").await.map_err(with_id)?;
         let client = lent.client()?;
-        let found = self.bounded("load", records::load(client, id)).await.map_err(with_id)?;
-        lent.give_back();
-        Ok(found)
+        let found = self.bounded("load", records::load(client, id)).await;
+        lent.after(found.map_err(with_id))
     }
 
     async fn commit(
@@ -115,11 +114,7 @@ impl Store for PostgresStore {
             [] => self.bounded("commit", records::write(client, write)).await,
             staged => self.bounded("commit", together(client, write, staged)).await,
         };
-        // After any error it is closed: what state it is in, and in which transaction, is not
-        // worth finding out.
-        let done = done.map_err(with_id)?;
-        lent.give_back();
-        Ok(done)
+        lent.after(done.map_err(with_id))
     }
 
     async fn scan(
@@ -131,9 +126,8 @@ impl Store for PostgresStore {
         let mut lent = self.lend("scan").await?;
         let client = lent.client()?;
         let page = records::scan(client, parked, after.as_ref(), limit);
-        let page = self.bounded("scan", page).await?;
-        lent.give_back();
-        Ok(page)
+        let page = self.bounded("scan", page).await;
+        lent.after(page)
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

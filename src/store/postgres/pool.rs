@@ -72,8 +72,8 @@ impl Lent {
             Err(
                 PoolError::Backend(error) | PoolError::PostCreateHook(HookError::Backend(error)),
             ) => {
-                let is_tls =
-                    error.as_db_error().is_none() && kind(&error) == ErrorKind::StoreRefused;
+                let is_refused = kind(&error) == ErrorKind::StoreRefused;
+                let is_tls = is_refused && error.to_string().contains("TLS");
                 let hint = if is_tls { ": see sslmode and sslrootcert in the URL" } else { "" };
                 Err(fault(operation, error).with_detail(format!("{place}{hint}")))
             }
@@ -94,6 +94,16 @@ impl Lent {
         // It is there until it is given back.
         let client = self.0.as_deref_mut().ok_or_else(|| unavailable("connect"))?;
         Ok(client)
+    }
+
+    /// Gives it back after what was `done` on it, unless it may be broken, or at work still.
+    pub fn after<T>(self, done: Result<T, Error>) -> Result<T, Error> {
+        match &done {
+            Err(error) if error.kind() == ErrorKind::StoreUnavailable => {}
+            // What was begun is rolled back before anything else is done on it.
+            _ => self.give_back(),
+        }
+        done
     }
 
     pub fn give_back(mut self) {

@@ -103,6 +103,27 @@ for i = 1, #statuses do
   listed[i] = redis.call('ZSCORE', KEYS[i + 1], pk)
 end
 
+-- Nor may a command be forbidden half-way (Redis 7; before that a script cannot ask).
+if redis.acl_check_cmd then
+  local own = {
+    { 'HSET', record, 'v', latest }, { 'HDEL', record, 'v' }, { 'PERSIST', record },
+    { 'PEXPIREAT', record, '0' }, { 'EXISTS', record },
+  }
+  for i = 1, #statuses do
+    own[#own + 1] = { 'ZADD', KEYS[i + 1], '0', pk }
+    own[#own + 1] = { 'ZREM', KEYS[i + 1], pk }
+    own[#own + 1] = { 'ZCARD', KEYS[i + 1] }
+    own[#own + 1] = { 'ZRANGE', KEYS[i + 1], '0', '0' }
+  end
+  for _, list in ipairs({ own, { { 'TIME' } }, writes }) do
+    for _, command in ipairs(list) do
+      if not redis.acl_check_cmd(unpack(command)) then
+        return redis.error_reply('NOPERM ' .. command[1])
+      end
+    end
+  end
+end
+
 -- First what a full server refuses: once a script has written, it refuses it nothing more.
 if #set > 0 then
   redis.call('HSET', record, unpack(set))
@@ -116,8 +137,9 @@ for i, status in ipairs(statuses) do
   local index = KEYS[i + 1]
   if now[1] == status then
     redis.call('ZADD', index, tonumber(now[2]) or 0, pk)
-    -- Those whose record has expired go by and by: more of them than come.
-    for _, other in ipairs(redis.call('ZRANDMEMBER', index, 3)) do
+    -- Those whose record has expired go by and by, wherever they stand: more of them than come.
+    local from = tonumber(redis.call('TIME')[2]) % redis.call('ZCARD', index)
+    for _, other in ipairs(redis.call('ZRANGE', index, from, from + 2)) do
       if redis.call('EXISTS', prefix .. other) == 0 then
         redis.call('ZREM', index, other)
       end

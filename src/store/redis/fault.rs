@@ -16,10 +16,6 @@ pub(super) fn fault(operation: &'static str, error: &RedisError) -> Error {
     let made = Error::new(ErrorKind::StoreUnavailable, operation);
     match (error.kind(), error.code()) {
         (Kind::Io, _) => made.with_detail(format!("no answer: {error}")),
-        (Kind::Server(ServerErrorKind::Moved), _) => made.with_detail(
-            "MOVED: another node of the cluster has the slot of {onlyonce}; name that one in \
-             ONLYONCE_STORE",
-        ),
         (_, Some(code)) => made.with_detail(format!("Redis answered {}", short(code))),
         _ => made.with_detail(error.category().to_owned()),
     }
@@ -33,8 +29,8 @@ fn for_good(error: &RedisError) -> Option<&'static str> {
             "the user or password is wrong; correct ONLYONCE_STORE"
         }
         (_, Some("NOPERM")) => {
-            "this user may not run the scripts; allow EVALSHA, SCRIPT, and what they do, on \
-             keys that begin with {onlyonce}:"
+            "this user may not do what the scripts do; allow EVALSHA, SCRIPT LOAD, INFO, hashes, \
+             sorted sets, expiry and TIME on keys that begin with {onlyonce}:, and what is staged"
         }
         (_, Some("WRONGTYPE")) => "a key that begins with {onlyonce}: is not the store's own",
         (_, Some("CROSSSLOT")) => {

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{AsyncConnectionConfig, Client, Cmd, RedisResult, ScriptInvocation, Value};
+use ::redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind as Kind, RedisError, RedisResult,
+    ScriptInvocation, ServerErrorKind, Value,
+};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 
@@ -69,7 +72,8 @@ impl Link {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Gives up the connection if it broke.
+    /// Gives up the connection if it broke, or leads to the wrong node of a cluster: the next one
+    /// goes to the right one, or to where the URL leads.
     fn seen(
         &self,
         operation: &'static str,
@@ -77,15 +81,43 @@ impl Link {
         came: RedisResult<Value>,
     ) -> Result<Value, Error> {
         came.map_err(|error| {
-            if is_broken(&error) {
+            let moved = error.redirect_node().and_then(|(node, _)| self.moved(&error, node));
+            let next = moved.or_else(|| is_broken(&error).then(|| self.client.clone()));
+            if let Some(client) = next {
                 let mut current = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
                 // Another may have seen it before, and made a new one.
                 if current.ptr_eq(opening) {
-                    *current = open(self.client.clone());
+                    *current = open(client);
                 }
             }
             fault(operation, &error)
         })
+    }
+
+    /// All keys share one slot: where it is now, all of them are. Not for `ASK`, which holds for one
+    /// question while the slot is on its way.
+    fn moved(&self, error: &RedisError, node: &str) -> Option<Client> {
+        if error.kind() != Kind::Server(ServerErrorKind::Moved) {
+            return None;
+        }
+        let (host, port) = node.rsplit_once(':')?;
+        let port: u16 = port.parse().ok()?;
+        let info = self.client.get_connection_info();
+        // A node that does not know its own name leaves it out.
+        let named = |here: &String| if host.is_empty() { here.clone() } else { host.to_owned() };
+        let address = match info.addr() {
+            ConnectionAddr::Tcp(here, _) => ConnectionAddr::Tcp(named(here), port),
+            ConnectionAddr::TcpTls { host: here, insecure, tls_params, .. } => {
+                ConnectionAddr::TcpTls {
+                    host: named(here),
+                    port,
+                    insecure: *insecure,
+                    tls_params: tls_params.clone(),
+                }
+            }
+            _ => return None,
+        };
+        Client::open(info.clone().set_addr(address)).ok()
     }
 }
 

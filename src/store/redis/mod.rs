@@ -49,8 +49,9 @@ pub use staged::RedisWrite;
 /// status are listed in a sorted set, `{onlyonce}:parked:STATUS`.
 ///
 /// All of these keys share one hash slot, as a script on Redis Cluster must: so all records live on
-/// one shard, whose memory and one core are the limit. A record is about 1 KB; a million of them, kept
-/// for 45 days, are 22,000 jobs a day. On a cluster, name the node that has the slot.
+/// one shard, whose memory and one core are the limit, and a cluster gives this store no more room than
+/// a single server. A record is about 1 KB; a million of them, kept for 45 days, are 22,000 jobs a
+/// day. On a cluster any node will do: the first that is asked says which one has the slot.
 ///
 /// `redis://`, `rediss://` (TLS), `redis+unix://` and `unix://`, with user, password and database as
 /// usual: `rediss://user:password@host:6379/0`, `unix:///run/redis.sock?db=1&pass=...`. Connecting
