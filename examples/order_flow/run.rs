@@ -44,7 +44,10 @@ pub async fn run() -> Result<ExitCode, BoxError> {
     if std::env::var_os("AWS_ENDPOINT_URL").is_none() {
         return Err(EMULATOR.into());
     }
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let postgres = Postgres::start();
+    eprintln!("postgres: {}", postgres.url());
     let name = format!("order-flow-{:016x}", fastrand::Rng::new().u64(..));
     let sdk = sdk::load().await;
     let queues = Queues::create(&sdk, &name).await?;
@@ -52,15 +55,20 @@ pub async fn run() -> Result<ExitCode, BoxError> {
     let producer = Producer::new(&sdk, &queues.url);
     // Whichever way this ends, what it has started ends with it.
     let ended = tokio::select! {
-        ended = Box::pin(flow(producer, &queues, &name)) => ended,
-        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        ended = Box::pin(flow(producer, &queues, &postgres, &name)) => ended,
+        _ = interrupt.recv() => Err("interrupted".into()),
         _ = terminate.recv() => Err("terminated".into()),
     };
     queues.delete().await?;
     ended
 }
 
-async fn flow(producer: Producer, queues: &Queues, name: &str) -> Result<ExitCode, BoxError> {
+async fn flow(
+    producer: Producer,
+    queues: &Queues,
+    postgres: &Postgres,
+    name: &str,
+) -> Result<ExitCode, BoxError> {
     let seed = match std::env::var("SEED") {
         Ok(seed) => seed.parse()?,
         Err(_) => fastrand::Rng::new().u64(..),
@@ -69,8 +77,6 @@ async fn flow(producer: Producer, queues: &Queues, name: &str) -> Result<ExitCod
     let mut rng = fastrand::Rng::with_seed(seed);
     let mails = Mails::open(rng.fork()).await?;
     eprintln!("mail API: http://{}/mails", mails.address);
-    let postgres = Postgres::start();
-    eprintln!("postgres: {}", postgres.url());
     PostgresStore::create(&postgres.url()).await?;
     let database = postgres.foreign().await;
     let orders = "CREATE TABLE orders (id TEXT PRIMARY KEY, customer TEXT, cents BIGINT)";

@@ -38,17 +38,16 @@ impl Postgres {
         let name = format!("pg-{:016x}", fastrand::Rng::new().u64(..));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let mut server = Self { folder, settings, process: None, port: free_port() };
         match option_env!("CARGO_TARGET_TMPDIR") {
             Some(kept) => {
-                run(Command::new("cp").arg("-a").arg(template(kept)).arg(folder.join("data")));
-                give(&folder, false);
+                run(Command::new("cp").arg("-a").arg(template(kept)).arg(server.data()));
+                give(&server.folder, false);
             }
             // An example, which has no such place.
-            None => initdb(&folder),
+            None => initdb(&server.folder),
         }
-        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let port = free_port();
-        let mut server = Self { folder, settings, process: None, port };
         server.start_again();
         server
     }
