@@ -12,7 +12,7 @@ use crate::runtime::before;
 const REST: Duration = Duration::from_millis(500);
 /// The longest it rests where nothing could be sent on.
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// The time of one round, and for how long what it has taken is nobody else's.
+/// The time of one round.
 const ROUND: Duration = Duration::from_secs(60);
 /// How long what is under way may go on after a stop.
 const GRACE: Duration = Duration::from_secs(20);

@@ -1,5 +1,6 @@
 //! A look at the whole outbox: for what its stream has missed, and where there is no stream.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -16,6 +17,9 @@ use crate::store::Take;
 const STREAM: Duration = Duration::from_secs(120);
 /// Entries of one look.
 const PAGE: usize = 100;
+/// For so long what was taken is nobody else's: as long as a relay needs that lives, since for as long
+/// it waits after a relay has died. Who takes it earlier finds it claimed.
+const HOLD: Duration = Duration::from_secs(10);
 
 /// What a look at the outbox came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -49,9 +53,12 @@ impl Relay {
         let deadline = Deadline::new(clock.now(), hard);
         let mut swept = Swept::default();
         let mut after = None;
+        // Order keys with an entry that is still to go: what is behind it may be on the next page.
+        let mut held_up: HashSet<String> = HashSet::new();
         loop {
             let now = clock.now();
-            let take = Take { now, made_before, until: hard, limit: PAGE, after };
+            let until = hard.min(now + HOLD);
+            let take = Take { now, made_before, until, limit: PAGE, after };
             let taken = before(clock, deadline.stop, self.outbox.take(take)).await;
             let taken = taken.ok_or_else(|| {
                 Error::new(ErrorKind::StoreUnavailable, "read the outbox")
@@ -59,9 +66,13 @@ impl Relay {
             })??;
             let oldest = taken.entries.iter().map(|entry| now.since(entry.created_at)).max();
             swept.oldest_s = swept.oldest_s.max(oldest.unwrap_or_default().as_secs());
-            let left = self.send_on(&taken.entries, deadline).await.len();
-            swept.left += left;
-            swept.sent += taken.entries.len() - left;
+            let (behind, entries): (Vec<_>, Vec<_>) =
+                taken.entries.into_iter().partition(|entry| held_up.contains(&entry.order_key));
+            let left = self.send_on(&entries, deadline).await;
+            swept.left += behind.len() + left.len();
+            swept.sent += entries.len() - left.len();
+            let left = left.into_keys().filter_map(|at| entries.get(at));
+            held_up.extend(left.map(|entry| entry.order_key.clone()));
             after = taken.next;
             if after.is_none() || clock.now() >= deadline.stop {
                 return Ok(swept);

@@ -12,6 +12,7 @@
 mod accept;
 mod dev;
 mod examples;
+mod order_flow;
 mod poll;
 mod postgres;
 mod producers;

@@ -85,10 +85,12 @@ macro_rules! relays {
         $(relays!($store, [
             suite::a_completed_jobs_events_are_sent_once_under_their_ids,
             suite::events_of_one_order_key_go_in_order_and_hold_up_no_other,
+            suite::an_event_that_waits_holds_up_all_behind_it_however_many,
             suite::an_event_that_fails_for_good_is_quarantined_and_the_next_goes_on,
             suite::relays_side_by_side_send_each_event_once,
             suite::an_event_of_another_transaction_goes_the_same_way,
             suite::an_event_that_was_sent_and_not_removed_is_known_by_its_id,
+            suite::what_a_dead_relay_had_taken_is_soon_sent_by_another,
             unique::one_message_at_a_time,
             unique::a_period_ends_whatever_became_of_the_message,
             unique::each_end_of_a_job_makes_room_for_the_next,

@@ -80,7 +80,7 @@ impl Shop {
     }
 }
 
-fn jobs(seen: &Arc<Mutex<Seen>>) -> Router {
+pub fn jobs(seen: &Arc<Mutex<Seen>>) -> Router {
     let tell = {
         let seen = seen.clone();
         move |order: Order, cx: Context| {

@@ -4,10 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
+use async_trait::async_trait;
+use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
+use onlyonce::relay::Relay;
 use onlyonce::runtime::{Clock, SystemClock};
 use onlyonce::store::{Capabilities, Commit, StagedWrite, Store};
-use onlyonce::{outbox, runtime};
+use onlyonce::{Context, HandlerError, Job, Router, Worker, outbox, runtime};
+use tokio::sync::mpsc;
 
 use crate::shop::{Order, Shop};
 
@@ -147,4 +150,79 @@ pub async fn an_event_that_was_sent_and_not_removed_is_known_by_its_id(store: Ar
     assert_eq!(shop.told(), ["twice"]);
     let id = RecordId::new("default", "order.placed", &entry.event_id);
     assert_eq!(shop.store.load(&id).await.unwrap().unwrap().status, Status::Completed);
+}
+
+pub async fn an_event_that_waits_holds_up_all_behind_it_however_many(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let Capabilities { outbox: Some(table), .. } = shop.store.capabilities() else {
+        panic!("it has an outbox");
+    };
+    // More than a look takes at once.
+    for half in 0..2 {
+        let mut staged = Vec::new();
+        for n in half * 75..(half + 1) * 75 {
+            let event_fails = u32::from(n == 0);
+            let mut entry = outbox::entry(
+                "order.placed",
+                &Order { event_fails, ..order(&format!("order-{n:03}")) },
+            )
+            .unwrap();
+            entry.order_key = "ada".to_owned();
+            entry.event_id = IdempotencyKey::new(format!("event-{n:03}")).unwrap();
+            staged.push(StagedWrite::from(entry.row(&table).unwrap()));
+        }
+        let write = crate::unique::any_write(&format!("import-{half}"));
+        assert_eq!(shop.store.commit(&write, &staged).await.unwrap(), Commit::Applied);
+    }
+    let swept = shop.relayed().await;
+    assert_eq!((swept.sent, shop.told().len()), (0, 0), "the first must be tried again");
+    until_told(&shop, 150).await;
+    assert!(shop.told().is_sorted(), "{:?}", shop.told());
+}
+
+/// The machine's clock, and some seconds.
+struct Later(Duration);
+
+#[async_trait]
+impl Clock for Later {
+    fn now(&self) -> Timestamp {
+        SystemClock.now() + self.0
+    }
+
+    async fn sleep_until(&self, at: Timestamp) {
+        SystemClock.sleep_until(at - self.0).await;
+    }
+}
+
+pub async fn what_a_dead_relay_had_taken_is_soon_sent_by_another(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    for id in ["first", "second"] {
+        shop.placed(&Order { customer: Some("ada".to_owned()), ..order(id) }).await;
+    }
+    let (begun, mut in_the_middle) = mpsc::unbounded_channel();
+    let hang = move |_: Order, _: Context| {
+        begun.send(()).unwrap();
+        std::future::pending::<Result<(), HandlerError>>()
+    };
+    let jobs = Router::new().with(Job::new("order.placed", hang).timeout(Duration::from_secs(2)));
+    let worker = Worker::builder(shop.store.clone()).build(jobs).unwrap();
+    let dying = Relay::of(&worker, Arc::new(shop.queue.clone())).unwrap();
+    tokio::select! {
+        swept = dying.once(SystemClock.now() + Duration::from_secs(60)) => panic!("{swept:?}"),
+        _ = in_the_middle.recv() => {}
+    }
+    let swept = shop.relayed().await;
+    assert_eq!(swept.sent, 0, "the dead one is believed alive");
+
+    // The claim is free after two seconds and the clocks' margin.
+    let later = Arc::new(Later(Duration::from_secs(11)));
+    let jobs = crate::shop::jobs(&shop.seen);
+    let worker = Worker::builder(shop.store.clone()).clock(later.clone()).build(jobs).unwrap();
+    let relay = Relay::of(&worker, Arc::new(shop.queue.clone())).unwrap();
+    let mut sent = 0;
+    for _ in 0..2 {
+        sent += relay.once(later.now() + Duration::from_secs(20)).await.unwrap().sent;
+    }
+    assert_eq!(sent, 2);
+    assert_eq!(shop.told(), ["first", "second"]);
 }

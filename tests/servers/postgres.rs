@@ -38,11 +38,16 @@ impl Postgres {
         let name = format!("pg-{:016x}", fastrand::Rng::new().u64(..));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).unwrap();
-        run(Command::new("cp").arg("-a").arg(template()).arg(folder.join("data")));
-        give(&folder, false);
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let port = free_port();
-        let mut server = Self { folder, settings, process: None, port };
+        let mut server = Self { folder, settings, process: None, port: free_port() };
+        match option_env!("CARGO_TARGET_TMPDIR") {
+            Some(kept) => {
+                run(Command::new("cp").arg("-a").arg(template(kept)).arg(server.data()));
+                give(&server.folder, false);
+            }
+            // An example, which has no such place.
+            None => initdb(&server.folder),
+        }
         server.start_again();
         server
     }
@@ -160,12 +165,12 @@ fn free_port() -> u16 {
 }
 
 /// A folder as `initdb` makes it, which takes a second: made once for all tests.
-fn template() -> PathBuf {
+fn template(kept: &str) -> PathBuf {
     let version = Command::new(program("postgres")).arg("--version").output().unwrap();
     // postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)
     let version = String::from_utf8(version.stdout).unwrap();
     let version = version.split_whitespace().nth(2).unwrap();
-    let made = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+    let made = PathBuf::from(kept)
         .join(format!("postgres-{version}-{}", if is_root() { "root" } else { "user" }));
     if made.exists() {
         return made;
@@ -173,13 +178,7 @@ fn template() -> PathBuf {
     let name = format!("pg-{:016x}", fastrand::Rng::new().u64(..));
     let folder = std::env::temp_dir().join(&name);
     std::fs::create_dir(&folder).unwrap();
-    give(&folder, false);
-    let mut initdb = as_server(&program("initdb"), false);
-    initdb.arg("-D").arg(folder.join("data"));
-    initdb.args(["-U", OWNER, "--encoding=UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"]);
-    initdb.args(["--auth-local=trust", "--auth-host=scram-sha-256"]);
-    initdb.current_dir(&folder).stdout(Stdio::null());
-    run(&mut initdb);
+    initdb(&folder);
     // Others make it at the same time: whichever comes first stays, whole.
     let beside = made.with_file_name(&name);
     run(Command::new("cp").arg("-a").arg(folder.join("data")).arg(&beside));
@@ -188,6 +187,16 @@ fn template() -> PathBuf {
     }
     let _ = std::fs::remove_dir_all(&folder);
     made
+}
+
+fn initdb(folder: &Path) {
+    give(folder, false);
+    let mut initdb = as_server(&program("initdb"), false);
+    initdb.arg("-D").arg(folder.join("data"));
+    initdb.args(["-U", OWNER, "--encoding=UTF8", "--locale=C", "--no-sync", "--wal-segsize=1"]);
+    initdb.args(["--auth-local=trust", "--auth-host=scram-sha-256"]);
+    initdb.current_dir(folder).stdout(Stdio::null());
+    run(&mut initdb);
 }
 
 /// A command that runs as who may run a server, which root may not, and with `ends` goes when the
