@@ -3,6 +3,8 @@
 
 #[cfg(feature = "dynamodb")]
 pub mod dynamodb;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
+mod effects;
 mod memory;
 mod outbox;
 #[cfg(feature = "postgres")]

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
-use serde_json::{Map, Value, json};
-
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     ClaimId, EffectRecord, EpochSeconds, FencingToken, Field, Fingerprint, Output, Record,
     RecordId, Rev, SCHEMA_VERSION, Timestamp,
 };
+use crate::store::effects::{decode_effects, encode_effects};
 
 /// A field's new value; `None` removes it.
 pub(super) type Named = Vec<(&'static str, Option<String>)>;
@@ -51,28 +50,6 @@ pub(super) fn fields(field: &Field) -> Named {
         Field::MessageId(id) => one("message_id", id.clone()),
         Field::ExpiresAt(at) => one("expires_at", at.map(|at| at.secs().to_string())),
     }
-}
-
-fn encode_effects(effects: &BTreeMap<String, EffectRecord>) -> String {
-    let encode = |effect: &EffectRecord| {
-        let mut fields = json!({
-            "state": effect.state.as_str(),
-            "generation": effect.generation,
-            "first_sent": effect.first_sent.millis(),
-        });
-        let more = [
-            ("request", effect.request.as_ref().map(Fingerprint::as_str)),
-            ("result", effect.result.as_deref()),
-        ];
-        if let Some(map) = fields.as_object_mut() {
-            for (name, value) in more {
-                map.extend(value.map(|value| (name.to_owned(), value.into())));
-            }
-        }
-        fields
-    };
-    let effects: Map<_, _> = effects.iter().map(|(name, it)| (name.clone(), encode(it))).collect();
-    Value::Object(effects).to_string()
 }
 
 /// All fields of a new record.
@@ -155,26 +132,8 @@ impl Reader<'_> {
 
     fn effects(&self) -> Result<BTreeMap<String, EffectRecord>, Error> {
         let text: String = self.required("effects")?;
-        let Ok(Value::Object(map)) = serde_json::from_str(&text) else {
-            return Err(self.wrong("effects"));
-        };
-        let read = |(name, effect)| Some((name, effect_of(&effect)?));
-        map.into_iter().map(read).collect::<Option<_>>().ok_or_else(|| self.wrong("effects"))
+        decode_effects(&text).ok_or_else(|| self.wrong("effects"))
     }
-}
-
-fn effect_of(effect: &Value) -> Option<EffectRecord> {
-    let maybe_text = |name| match effect.get(name) {
-        None => Some(None),
-        Some(text) => text.as_str().map(|text| Some(text.to_owned())),
-    };
-    Some(EffectRecord {
-        state: effect.get("state")?.as_str()?.parse().ok()?,
-        generation: effect.get("generation")?.as_u64()?,
-        first_sent: Timestamp::from_millis(effect.get("first_sent")?.as_u64()?),
-        request: maybe_text("request")?.map(Fingerprint::from_stored),
-        result: maybe_text("result")?,
-    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,11 @@
 //! A record as columns. Each is named once here, once in `decode` and once in the table.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Map, Value, json};
-
 use super::statement::SqlValue;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
-    EffectRecord, EpochSeconds, Field, Fingerprint, Output, Record, SCHEMA_VERSION, Timestamp,
+    EpochSeconds, Field, Fingerprint, Output, Record, SCHEMA_VERSION, Timestamp,
 };
+use crate::store::effects::encode_effects;
 
 pub(super) type Named = Vec<(&'static str, SqlValue)>;
 
@@ -59,29 +56,6 @@ pub(super) fn columns(field: &Field) -> Result<Named, Error> {
         Field::MessageId(id) => text("message_id", id.as_deref()),
         Field::ExpiresAt(at) => maybe("expires_at", at.map(EpochSeconds::secs)),
     }
-}
-
-fn encode_effects(effects: &BTreeMap<String, EffectRecord>) -> String {
-    let encode = |effect: &EffectRecord| {
-        let mut attributes = json!({
-            "state": effect.state.as_str(),
-            "generation": effect.generation,
-            "first_sent": effect.first_sent.millis(),
-        });
-        let more = [
-            ("request", effect.request.as_ref().map(Fingerprint::as_str)),
-            ("result", effect.result.as_deref()),
-        ];
-        if let Some(map) = attributes.as_object_mut() {
-            for (name, value) in more {
-                map.extend(value.map(|value| (name.to_owned(), value.into())));
-            }
-        }
-        attributes
-    };
-    let effects: Map<_, _> =
-        effects.iter().map(|(name, effect)| (name.clone(), encode(effect))).collect();
-    Value::Object(effects).to_string()
 }
 
 /// All columns of a new record.

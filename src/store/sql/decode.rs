@@ -4,13 +4,12 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use serde_json::Value;
-
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{
     ClaimId, EffectRecord, EpochSeconds, FencingToken, Fingerprint, Output, Record, RecordId, Rev,
     SCHEMA_VERSION, Timestamp,
 };
+use crate::store::effects::decode_effects;
 
 /// A row of the table, whichever database it is in.
 pub(in crate::store) trait StoredRow {
@@ -115,24 +114,6 @@ impl Reader<'_> {
 
     fn effects(&self) -> Result<BTreeMap<String, EffectRecord>, Error> {
         let text = self.required("effects")?;
-        let Ok(Value::Object(map)) = serde_json::from_str(&text) else {
-            return Err(self.wrong("effects"));
-        };
-        let read = |(name, effect)| Some((name, effect_of(&effect)?));
-        map.into_iter().map(read).collect::<Option<_>>().ok_or_else(|| self.wrong("effects"))
+        decode_effects(&text).ok_or_else(|| self.wrong("effects"))
     }
-}
-
-fn effect_of(effect: &Value) -> Option<EffectRecord> {
-    let maybe_text = |name| match effect.get(name) {
-        None => Some(None),
-        Some(text) => text.as_str().map(|text| Some(text.to_owned())),
-    };
-    Some(EffectRecord {
-        state: effect.get("state")?.as_str()?.parse().ok()?,
-        generation: effect.get("generation")?.as_u64()?,
-        first_sent: Timestamp::from_millis(effect.get("first_sent")?.as_u64()?),
-        request: maybe_text("request")?.map(Fingerprint::from_stored),
-        result: maybe_text("result")?,
-    })
 }
