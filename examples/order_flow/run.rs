@@ -59,8 +59,8 @@ pub async fn run() -> Result<ExitCode, BoxError> {
         _ = interrupt.recv() => Err("interrupted".into()),
         _ = terminate.recv() => Err("terminated".into()),
     };
-    queues.delete().await?;
-    ended
+    let deleted = queues.delete().await;
+    ended.and_then(|code| deleted.map(|()| code))
 }
 
 async fn flow(
@@ -106,6 +106,7 @@ async fn flow(
     let mailed = before(&SystemClock, give_up, Box::pin(flow.run(&mut victims, &mut rng))).await;
     mailed.unwrap_or(Ok(()))?;
     flow.until_quiet().await?;
+    // They have nothing left to do, and end here.
     let [worker, relay] = victims.map(|victim| victim.kills);
     let faults = flow.faults(worker, relay).await?;
     for fault in &faults {
