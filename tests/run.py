@@ -181,7 +181,7 @@ class Run:
         for patch in patches:
             try:
                 mutants.run(ROOT, patch, self.env, small)
-                print(f"  {patch.name}: caught", flush=True)
+                print(f"  {patch.stem}: caught by {', '.join(mutants.caught_by(patch))}", flush=True)
             except mutants.Survived as survived:
                 survivors.append(f"{patch.name}: {survived}")
         if survivors:

@@ -1,7 +1,9 @@
 """Takes a guard out of a copy of the source and demands that the tests notice.
 
 Each tests/mutants/*.patch starts with a line `# caught by: test, test` naming tests as
-tests/cases.toml does. The mutant must compile, and every named test must fail by its assertion.
+tests/cases.toml does. The mutant must compile, and every named test must fail by its assertion. A line
+`# built with: ..` says which features and target its tests need, where that is neither everything
+nor what is there without any store.
 """
 
 import json
@@ -59,7 +61,7 @@ def run(root, patch, env, small, timeout=900):
             raise Survived(f"does not apply any more:\n{applied.stdout}{applied.stderr}")
         env = {**env, "CARGO_TARGET_DIR": str(root / "target")}
         nextest = [
-            "cargo", "nextest", "run", "--profile", "mutants", *what_to_build(tests, small),
+            "cargo", "nextest", "run", "--profile", "mutants", *(built_with(patch) or what_to_build(tests, small)),
             "-E", expression(tests),
         ]
         built = subprocess.run(
@@ -85,6 +87,11 @@ def caught_by(patch):
     if not match:
         raise Survived("its first line is not `# caught by: test, test`")
     return [name.strip() for name in match.group(1).split(",")]
+
+
+def built_with(patch):
+    match = re.search(r"^# built with: (.+)$", patch.read_text(), re.MULTILINE)
+    return match and match.group(1).split()
 
 
 def expression(tests):

@@ -80,6 +80,7 @@ macro_rules! relays {
             suite::an_event_of_another_transaction_goes_the_same_way,
             suite::an_event_that_was_sent_and_not_removed_is_known_by_its_id,
             suite::what_a_dead_relay_had_taken_is_soon_sent_by_another,
+            suite::an_entry_is_never_given_without_those_before_it,
             unique::one_message_at_a_time,
             unique::a_period_ends_whatever_became_of_the_message,
             unique::each_end_of_a_job_makes_room_for_the_next,

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::relay::Relay;
 use onlyonce::runtime::{Clock, SystemClock};
-use onlyonce::store::{Capabilities, Commit, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, StagedWrite, Store, Take};
 use onlyonce::{Context, HandlerError, Job, Router, Worker, outbox, runtime};
 use tokio::sync::mpsc;
 
@@ -225,4 +225,24 @@ pub async fn what_a_dead_relay_had_taken_is_soon_sent_by_another(store: Arc<dyn 
     }
     assert_eq!(sent, 2);
     assert_eq!(shop.told(), ["first", "second"]);
+}
+
+pub async fn an_entry_is_never_given_without_those_before_it(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    for id in ["first", "second", "third"] {
+        shop.placed(&Order { customer: Some("ada".to_owned()), ..order(id) }).await;
+    }
+    let now = SystemClock.now() + Duration::from_secs(1);
+    let taken = async |limit| {
+        let until = now + Duration::from_secs(60);
+        let take = Take { now, made_before: now, until, limit, after: None };
+        let entries = shop.outbox.take(take).await.unwrap().entries;
+        let name =
+            |body: &str| ["first", "second", "third"].into_iter().find(|id| body.contains(id));
+        entries.iter().map(|entry| name(&entry.body).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(taken(1).await, ["first"]);
+    // Whoever looks now is given all of them in order, or, where a row says who has it, none.
+    let given = taken(10).await;
+    assert!(given.is_empty() || given == ["first", "second", "third"], "{given:?}");
 }
