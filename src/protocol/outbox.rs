@@ -1,5 +1,7 @@
 //! An event on its way out: written with the change it tells of, sent on afterwards.
 
+use std::collections::BTreeMap;
+
 use super::key::{attempt_digest, unique_digest};
 use super::{ClaimId, IdempotencyKey, RecordId, Timestamp};
 
@@ -79,6 +81,38 @@ pub fn event_id(made_at: Timestamp, nth: usize, id: &RecordId, attempt: &ClaimId
     format!("{:013}-{nth:03}-{}", made_at.millis(), attempt_digest(id, attempt))
 }
 
+/// What tells the attempt that made an event by [`event_id`] from others; `None` for any other id.
+fn made_by(id: &str) -> Option<&str> {
+    let mut parts = id.splitn(3, '-');
+    let (millis, nth, attempt) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_number =
+        |text: &str, least| text.len() >= least && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(millis, 13) && is_number(nth, 3) && attempt.len() == 24).then_some(attempt)
+}
+
+/// The positions of these entries in the order in which they are to go: as they are, but those of
+/// one attempt as it made them. A stream keeps the order of one item's changes alone, and the items
+/// of one transaction may come in any.
+pub fn as_made(entries: &[OutboxEntry]) -> Vec<usize> {
+    let mut of_one: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if let Some(attempt) = made_by(entry.event_id.as_str()) {
+            of_one.entry((&entry.order_key, attempt)).or_default().push(at);
+        }
+    }
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    for places in of_one.into_values() {
+        let mut made = places.clone();
+        made.sort_by_key(|at| entries.get(*at).map(|entry| entry.event_id.as_str()));
+        for (place, at) in places.into_iter().zip(made) {
+            if let Some(slot) = order.get_mut(place) {
+                *slot = at;
+            }
+        }
+    }
+    order
+}
+
 /// The row of a unique message: the same for each message of one unique id, and so there once.
 pub fn unique_row(namespace: &str, job: &str, unique_id: &str) -> String {
     format!("unique-{}", unique_digest(namespace, job, unique_id))
@@ -114,6 +148,28 @@ mod tests {
         let other = event_id(Timestamp::from_millis(1_000), 0, &id, &ClaimId::new("two"));
         assert_ne!(other, made(1_000, 0));
         assert!(ids.iter().all(|id| id.len() == 42), "{ids:?}");
+    }
+
+    #[test]
+    fn events_of_one_attempt_go_as_it_made_them_and_all_others_as_they_come() {
+        let id = RecordId::new("default", "order", &IdempotencyKey::new("order-42").unwrap());
+        let made = |order_key: &str, ms, nth, attempt| {
+            let event_id = event_id(Timestamp::from_millis(ms), nth, &id, &ClaimId::new(attempt));
+            let event_id = IdempotencyKey::new(event_id).unwrap();
+            OutboxEntry { order_key: order_key.to_owned(), event_id, ..entry() }
+        };
+        let named =
+            |name: &str| OutboxEntry { event_id: IdempotencyKey::new(name).unwrap(), ..entry() };
+        let entries = [
+            made("ada", 9, 2, "one"),
+            made("ada", 5, 0, "two"),
+            made("ada", 9, 0, "one"),
+            made("bob", 9, 0, "one"),
+            made("ada", 9, 1, "one"),
+            named("order-43-placed"),
+            named("order-42-placed"),
+        ];
+        assert_eq!(as_made(&entries), [2, 1, 4, 3, 0, 5, 6]);
     }
 
     #[test]

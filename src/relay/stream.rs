@@ -9,7 +9,7 @@ use tracing::error;
 use super::Relay;
 use crate::error::{Error, ErrorKind};
 use crate::front::{BatchResponse, ItemFailure};
-use crate::protocol::{OutboxEntry, Timestamp};
+use crate::protocol::{OutboxEntry, Timestamp, as_made};
 use crate::service::Deadline;
 use crate::store::{Columns, RowValue, column};
 
@@ -22,11 +22,14 @@ impl Relay {
     /// The stream goes on behind the entry that the answer names; what comes again because of it
     /// and was sent on already is known by its id.
     pub async fn answer(&self, event: &str, hard: Timestamp) -> Result<BatchResponse, Error> {
-        let (numbers, entries) = entries(event)?.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let (numbers, entries): (Vec<_>, Vec<_>) = entries(event)?.into_iter().unzip();
+        let order = as_made(&entries);
+        let entries: Vec<_> = order.iter().filter_map(|at| entries.get(*at)).cloned().collect();
         let deadline = Deadline::new(self.worker.clock().now(), hard);
         let left = self.until_sent(&entries, deadline).await;
         // Lambda goes on from the lowest, whatever else is named.
-        let first = left.first().and_then(|at| numbers.into_iter().nth(*at));
+        let first = left.iter().filter_map(|at| order.get(*at)).min();
+        let first = first.and_then(|at| numbers.into_iter().nth(*at));
         let failure = |item_identifier| ItemFailure { item_identifier };
         Ok(BatchResponse { batch_item_failures: first.into_iter().map(failure).collect() })
     }
