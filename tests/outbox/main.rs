@@ -90,6 +90,7 @@ macro_rules! relays {
             suite::relays_side_by_side_send_each_event_once,
             suite::an_event_of_another_transaction_goes_the_same_way,
             suite::an_event_that_was_sent_and_not_removed_is_known_by_its_id,
+            suite::a_row_that_is_no_entry_keeps_no_other_from_being_sent,
             suite::what_a_dead_relay_had_taken_is_soon_sent_by_another,
             unique::one_message_at_a_time,
             unique::a_period_ends_whatever_became_of_the_message,

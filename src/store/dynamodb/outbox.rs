@@ -8,7 +8,6 @@ use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::AttributeValue;
-use tracing::error;
 
 use super::item::Attributes;
 use super::rows::encode;
@@ -79,16 +78,8 @@ impl Outbox for DynamoStore {
             .send()
             .await
             .map_err(|error| sdk_error("scan the outbox", None, error))?;
-        let mut entries = Vec::new();
-        for row in found.items.unwrap_or_default() {
-            match OutboxEntry::of_columns(&columns(&row)) {
-                Ok(entry) => entries.push(entry),
-                // It stays where it is, and nobody else waits for it.
-                Err(error) => {
-                    error!(%error, "a row of the outbox is none; correct it, or delete it");
-                }
-            }
-        }
+        let rows = found.items.unwrap_or_default();
+        let entries = rows.iter().filter_map(|row| OutboxEntry::of_row(Ok(columns(row)))).collect();
         Ok(Taken { entries, next: found.last_evaluated_key.as_ref().and_then(place) })
     }
 

@@ -22,7 +22,7 @@ impl Outbox for MemoryStore {
         let mut entries = Vec::new();
         for ((_, key), values) in rows {
             let columns = key.iter().chain(values).map(|(n, v)| (n.clone(), v.clone())).collect();
-            entries.push(OutboxEntry::of_columns(&columns)?);
+            entries.extend(OutboxEntry::of_row(Ok(columns)));
         }
         let after = take.after.map(|place| (place.order_key, place.event_id));
         let place =

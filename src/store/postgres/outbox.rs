@@ -19,9 +19,9 @@ async fn rows(client: &Client, (sql, values): &Sql) -> Result<Vec<Row>, Error> {
     rows.map_err(|error| fault("outbox", error))
 }
 
-fn entry(row: &Row) -> Result<OutboxEntry, Error> {
+fn entry(row: &Row) -> Option<OutboxEntry> {
     let columns = columns(|name| row.try_get(name), |name| row.try_get(name));
-    OutboxEntry::of_columns(&columns.map_err(|error| fault("outbox", error))?)
+    OutboxEntry::of_row(columns.map_err(|error| fault("outbox", error)))
 }
 
 impl PostgresStore {
@@ -38,7 +38,7 @@ impl PostgresStore {
 impl Outbox for PostgresStore {
     async fn take(&self, asked: Take) -> Result<Taken, Error> {
         let rows = self.answered(take(&asked, LOCKING)).await?;
-        let entries = rows.iter().map(entry).collect::<Result<_, _>>()?;
+        let entries = rows.iter().filter_map(entry).collect();
         Ok(Taken { entries, next: None })
     }
 

@@ -32,8 +32,7 @@ fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEnt
     let mut entries = Vec::new();
     while let Some(row) = rows.next().map_err(|error| fault("outbox", error))? {
         let columns = columns(|name| row.get(name), |name| row.get(name));
-        let columns = columns.map_err(|error| fault("outbox", error))?;
-        entries.push(OutboxEntry::of_columns(&columns)?);
+        entries.extend(OutboxEntry::of_row(columns.map_err(|error| fault("outbox", error))));
     }
     Ok(entries)
 }
