@@ -80,7 +80,8 @@ impl UniqueMessage {
         self
     }
 
-    /// One per period: from then on another may be sent, even if this one still waits or runs.
+    /// One per period: from then on another may be sent, even if this one still waits in the queue or
+    /// runs.
     /// Without it that is so after 14 days, when no queue has it any more.
     #[must_use]
     pub fn at_most_for(mut self, period: Duration) -> Self {

@@ -27,8 +27,8 @@ pub trait Outbox: Send + Sync + 'static {
     /// Clears the row of a unique message, unless a later one has taken its place.
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error>;
 
-    /// Adds a unique message, unless another with its row waits or runs at `now`. Answers whether
-    /// it did.
+    /// Adds a unique message, unless another with its row waits or runs at `now`; one that is not
+    /// sent yet waits, however late it is. Answers whether it did.
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error>;
 }
 

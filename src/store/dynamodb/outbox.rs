@@ -89,16 +89,20 @@ impl Outbox for DynamoStore {
             let deleted = deleted.set_key(Some(key(entry))).send().await;
             return deleted.map(drop).map_err(|error| sdk_error("delete", None, error));
         };
+        // Only now: what is not sent yet must not expire.
+        let expires_at = unique.until.millis() / 1000 + KEPT_SECONDS;
         let marked = self
             .client
             .update_item()
             .table_name(self.outbox_table())
             .set_key(Some(key(entry)))
-            .update_expression("SET #sent_at = :at")
+            .update_expression("SET #sent_at = :at, #expires_at = :expires_at")
             .condition_expression("#nonce = :nonce")
             .expression_attribute_names("#sent_at", column::SENT_AT)
             .expression_attribute_names("#nonce", column::NONCE)
+            .expression_attribute_names("#expires_at", "expires_at")
             .expression_attribute_values(":at", millis(at))
+            .expression_attribute_values(":expires_at", AttributeValue::N(expires_at.to_string()))
             .expression_attribute_values(":nonce", AttributeValue::S(unique.nonce.clone()))
             .send()
             .await;
@@ -145,19 +149,25 @@ impl Outbox for DynamoStore {
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
         let refused = |error| Error::new(ErrorKind::Staged, "outbox").with_source(error);
         entry.check().map_err(refused)?;
-        let until = entry.unique.as_ref().map_or(now, |unique| unique.until);
+        let nonce = entry.unique.as_ref().map(|unique| unique.nonce.clone()).unwrap_or_default();
         let mut item: HashMap<_, _> = key(entry);
         item.extend(encode(&entry.value_columns()));
-        let expires_at = until.millis() / 1000 + KEPT_SECONDS;
-        item.insert("expires_at".to_owned(), AttributeValue::N(expires_at.to_string()));
         let put = self
             .client
             .put_item()
             .table_name(self.outbox_table())
             .set_item(Some(item))
-            .condition_expression("attribute_not_exists(#order_key) OR #until <= :now")
+            // What is not sent yet is kept, however late: it was promised. The client itself sends
+            // this again if an answer is lost, and finds its own row.
+            .condition_expression(
+                "attribute_not_exists(#order_key) OR #nonce = :nonce \
+                 OR (#until <= :now AND attribute_exists(#sent_at))",
+            )
             .expression_attribute_names("#order_key", column::ORDER_KEY)
+            .expression_attribute_names("#nonce", column::NONCE)
             .expression_attribute_names("#until", column::UNTIL)
+            .expression_attribute_names("#sent_at", column::SENT_AT)
+            .expression_attribute_values(":nonce", AttributeValue::S(nonce))
             .expression_attribute_values(":now", millis(now))
             .send()
             .await;

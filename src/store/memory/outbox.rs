@@ -73,8 +73,11 @@ impl Outbox for MemoryStore {
 
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
         let mut state = self.state();
-        let is_held =
-            |row: &Columns| row.get(column::UNTIL).is_some_and(|until| *until > millis(now));
+        // What is not sent yet is kept, however late: it was promised.
+        let is_held = |row: &Columns| {
+            !row.contains_key(column::SENT_AT)
+                || row.get(column::UNTIL).is_some_and(|until| *until > millis(now))
+        };
         if state.rows.get(&place_of(entry)).is_some_and(is_held) {
             return Ok(false);
         }

@@ -87,7 +87,8 @@ pub fn clear(row: &str, nonce: &str) -> Sql {
     (sql, vec![row.into(), nonce.into()])
 }
 
-/// What `add_unique` writes: it changes one row, or none.
+/// What `add_unique` writes: it changes one row, or none. What is not sent yet is kept, however
+/// late: it was promised.
 pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
     let mut values = key(entry).to_vec();
     let columns = entry.value_columns();
@@ -99,7 +100,7 @@ pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
     let sql = format!(
         "INSERT INTO {OUTBOX} (order_key, event_id, {}) VALUES ($1, $2, {}) \
          ON CONFLICT (order_key, event_id) DO UPDATE SET {}, sent_at = NULL, taken_until = 0 \
-         WHERE {OUTBOX}.until <= ${}",
+         WHERE {OUTBOX}.until <= ${} AND {OUTBOX}.sent_at IS NOT NULL",
         names.join(", "),
         places.join(", "),
         anew.join(", "),
