@@ -98,6 +98,7 @@ macro_rules! relays {
             unique::a_late_message_clears_no_later_one,
             unique::many_at_once_are_one,
             unique::what_waits_to_be_sent_is_not_replaced,
+            unique::what_is_quarantined_again_makes_room_too,
         ]);)+
     };
 }

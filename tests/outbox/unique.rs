@@ -118,6 +118,19 @@ pub async fn what_waits_to_be_sent_is_not_replaced(store: Arc<dyn Store>) {
     assert_eq!((drained.deleted, drained.dead), (2, 1), "monday is done, and tuesday has failed");
 }
 
+pub async fn what_is_quarantined_again_makes_room_too(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    for job in ["unclear", "unclear", "nobodys", "nobodys", "unclear"] {
+        let key = IdempotencyKey::new(job).unwrap();
+        let message = UniqueMessage::new(job, "u", key, &Order::default()).unwrap();
+        assert!(message.send(outbox).await.unwrap(), "{job}: the one before is in quarantine");
+        assert_eq!(shop.relayed().await.sent, 1);
+        shop.drained().await;
+    }
+    assert_eq!(shop.queue.dead().len(), 5);
+}
+
 pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
     let shop = Arc::new(Shop::new(store));
     let senders: Vec<_> = (0..20)
