@@ -24,6 +24,10 @@ pub trait Outbox: Send + Sync + 'static {
     /// The entry could not be sent on and is not to be taken before `at`. Best effort.
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error>;
 
+    /// Whether a unique message is still to be sent: what a stream brings may have gone long ago.
+    /// What [`take`](Self::take) answers is.
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error>;
+
     /// Clears the row of a unique message, unless a later one has taken its place.
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error>;
 

@@ -123,6 +123,22 @@ impl Outbox for DynamoStore {
         Ok(())
     }
 
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        let nonce = entry.unique.as_ref().map(|unique| AttributeValue::S(unique.nonce.clone()));
+        let found = self
+            .client
+            .get_item()
+            .table_name(self.outbox_table())
+            .set_key(Some(key(entry)))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| sdk_error("get", None, error))?;
+        Ok(found.item.is_some_and(|row| {
+            row.get(column::NONCE) == nonce.as_ref() && !row.contains_key(column::SENT_AT)
+        }))
+    }
+
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
         let place = Place { order_key: row.to_owned(), event_id: UNIQUE.to_owned() };
         let deleted = self

@@ -60,6 +60,15 @@ impl Outbox for MemoryStore {
         Ok(())
     }
 
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        let nonce = entry.unique.as_ref().map(|unique| RowValue::from(unique.nonce.as_str()));
+        let state = self.state();
+        let row = state.rows.get(&place_of(entry));
+        Ok(row.is_some_and(|row| {
+            row.get(column::NONCE) == nonce.as_ref() && !row.contains_key(column::SENT_AT)
+        }))
+    }
+
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
         let mut state = self.state();
         let is_it = |(table, key): &RowAt, values: &Columns| {

@@ -9,7 +9,7 @@ use super::value::typeless;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take};
+use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
 
 /// Two relays that look at once do not wait for each other.
 const LOCKING: &str = "FOR UPDATE SKIP LOCKED";
@@ -48,6 +48,10 @@ impl Outbox for PostgresStore {
 
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
         self.answered(put_back(entry, at)).await.map(drop)
+    }
+
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        Ok(!self.answered(unsent(entry)).await?.is_empty())
     }
 
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {

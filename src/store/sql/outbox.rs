@@ -73,6 +73,14 @@ pub fn sent(entry: &OutboxEntry, when: Timestamp) -> Sql {
     (format!("UPDATE {OUTBOX} {sql}"), values)
 }
 
+/// What `is_unsent` reads: a row, or none.
+pub fn unsent(entry: &OutboxEntry) -> Sql {
+    let mut values = key(entry).to_vec();
+    values.push(entry.unique.as_ref().map(|unique| unique.nonce.clone()).into());
+    let sql = "order_key = $1 AND event_id = $2 AND nonce = $3 AND sent_at IS NULL";
+    (format!("SELECT seq FROM {OUTBOX} WHERE {sql}"), values)
+}
+
 /// What `put_back` writes.
 pub fn put_back(entry: &OutboxEntry, when: Timestamp) -> Sql {
     let mut values = key(entry).to_vec();

@@ -9,7 +9,7 @@ use super::fault::fault;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take};
+use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
 
 fn unfit(error: Unfit) -> Error {
     match error {
@@ -23,6 +23,13 @@ fn execute(connection: &Connection, (sql, values): &Sql) -> Result<usize, Error>
     let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
     bind(&mut statement, values).map_err(unfit)?;
     statement.raw_execute().map_err(|error| fault("outbox", error))
+}
+
+fn is_any(connection: &Connection, (sql, values): &Sql) -> Result<bool, Error> {
+    let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
+    bind(&mut statement, values).map_err(unfit)?;
+    let row = statement.raw_query().next().map(|row| row.is_some());
+    row.map_err(|error| fault("outbox", error))
 }
 
 fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEntry>, Error> {
@@ -57,6 +64,11 @@ impl Outbox for SqliteStore {
 
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
         self.changed(put_back(entry, at)).await.map(drop)
+    }
+
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        let sql = unsent(entry);
+        self.with("outbox", move |connection| is_any(connection, &sql)).await
     }
 
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
