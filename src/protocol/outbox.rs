@@ -1,6 +1,7 @@
 //! An event on its way out: written with the change it tells of, sent on afterwards.
 
 use super::key::{attempt_digest, unique_digest};
+use super::xml::is_xml;
 use super::{ClaimId, IdempotencyKey, RecordId, Timestamp};
 
 /// One event in an outbox.
@@ -53,6 +54,12 @@ pub enum InvalidEntry {
     /// The relay finds the job by it.
     #[error("the event has no name")]
     NoName,
+    /// Without an end its message would be refused again and again, by the quarantine as well.
+    #[error(
+        "the event's name, body or message key has characters that SQS does not take (control \
+         characters, U+FFFE, U+FFFF); escape them, or leave them out"
+    )]
+    Characters,
 }
 
 impl OutboxEntry {
@@ -61,6 +68,12 @@ impl OutboxEntry {
     /// The largest body, in bytes: its row, and everything that commits with it, has limits.
     pub const LARGEST_BODY: usize = 256 * 1024;
 
+    /// What goes into a message.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let key = self.unique.as_ref().map_or(&self.event_id, |unique| &unique.key);
+        [&*self.event, &*self.body, key.as_str()].into_iter()
+    }
+
     /// Refuses what some store or queue would not take.
     pub fn check(&self) -> Result<(), InvalidEntry> {
         match (self.order_key.len(), self.event_id.as_str().len(), self.body.len()) {
@@ -68,6 +81,7 @@ impl OutboxEntry {
             (n, ..) if n == 0 || n > Self::LONGEST_KEY => Err(InvalidEntry::OrderKey(n)),
             (_, n, _) if n > Self::LONGEST_KEY => Err(InvalidEntry::EventId(n)),
             (.., n) if n > Self::LARGEST_BODY => Err(InvalidEntry::Body(n)),
+            _ if !self.texts().all(is_xml) => Err(InvalidEntry::Characters),
             _ => Ok(()),
         }
     }
@@ -127,6 +141,12 @@ mod tests {
             (OutboxEntry { order_key: long(0), ..entry() }, InvalidEntry::OrderKey(0)),
             (OutboxEntry { body: long(262_145), ..entry() }, InvalidEntry::Body(262_145)),
             (OutboxEntry { event: long(0), ..entry() }, InvalidEntry::NoName),
+            (OutboxEntry { event: "a\u{1}".to_owned(), ..entry() }, InvalidEntry::Characters),
+            (OutboxEntry { body: "\"\u{ffff}\"".to_owned(), ..entry() }, InvalidEntry::Characters),
+            (
+                OutboxEntry { event_id: IdempotencyKey::new("\u{0}").unwrap(), ..entry() },
+                InvalidEntry::Characters,
+            ),
             (
                 OutboxEntry { event_id: IdempotencyKey::new(long(1025)).unwrap(), ..entry() },
                 InvalidEntry::EventId(1025),
