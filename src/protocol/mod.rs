@@ -22,7 +22,7 @@ pub use claim::{Claim, ClaimRequest, claim};
 pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
 pub use operate::{Imported, import};
-pub use outbox::{InvalidEntry, OutboxEntry, Unique, event_id, unique_row};
+pub use outbox::{InvalidEntry, OutboxEntry, Unique, event_id, made_by, unique_row};
 pub use record::{
     ClaimId, EffectRecord, EffectState, FencingToken, Output, Quarantine, Record, Rev,
     SCHEMA_VERSION, Status,

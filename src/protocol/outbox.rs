@@ -93,6 +93,15 @@ pub fn event_id(made_at: Timestamp, nth: usize, id: &RecordId, attempt: &ClaimId
     format!("{:013}-{nth:03}-{}", made_at.millis(), attempt_digest(id, attempt))
 }
 
+/// The attempt that made an event, of which it is one of several perhaps; `None` if no job did.
+pub fn made_by(event_id: &str) -> Option<&str> {
+    let (at, rest) = event_id.split_once('-')?;
+    let (nth, attempt) = rest.split_once('-')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (at.len() == 13 && nth.len() == 3 && attempt.len() == 24 && is_number(at) && is_number(nth))
+        .then_some(attempt)
+}
+
 /// The row of a unique message: the same for each message of one unique id, and so there once.
 pub fn unique_row(namespace: &str, job: &str, unique_id: &str) -> String {
     format!("unique-{}", unique_digest(namespace, job, unique_id))
@@ -128,6 +137,13 @@ mod tests {
         let other = event_id(Timestamp::from_millis(1_000), 0, &id, &ClaimId::new("two"));
         assert_ne!(other, made(1_000, 0));
         assert!(ids.iter().all(|id| id.len() == 42), "{ids:?}");
+        assert_eq!(made_by(&ids[0]), made_by(&ids[4]));
+        assert_ne!(made_by(&ids[0]), made_by(&other));
+        assert!(
+            ["", "10-placed", "0000000000001-000-a", &ids[0][1..]]
+                .iter()
+                .all(|id| made_by(id).is_none())
+        );
     }
 
     #[test]

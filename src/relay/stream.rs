@@ -9,7 +9,7 @@ use tracing::error;
 use super::Relay;
 use crate::error::{Error, ErrorKind};
 use crate::front::{BatchResponse, ItemFailure};
-use crate::protocol::{OutboxEntry, Timestamp};
+use crate::protocol::{OutboxEntry, Timestamp, made_by};
 use crate::service::Deadline;
 use crate::store::{Columns, RowValue, column};
 
@@ -22,11 +22,15 @@ impl Relay {
     /// The stream goes on behind the entry that the answer names; what comes again because of it
     /// and was sent on already is known by its id.
     pub async fn answer(&self, event: &str, hard: Timestamp) -> Result<BatchResponse, Error> {
-        let (numbers, entries) = entries(event)?.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+        let mut came: Vec<_> = entries(event)?.into_iter().enumerate().collect();
+        jobs_in_order(&mut came);
+        let (places, (numbers, entries)) =
+            came.into_iter().unzip::<_, _, Vec<_>, (Vec<_>, Vec<_>)>();
         let deadline = Deadline::new(self.worker.clock().now(), hard);
         let left = self.until_sent(&entries, deadline).await;
         // Lambda goes on from the lowest, whatever else is named.
-        let first = left.first().and_then(|at| numbers.into_iter().nth(*at));
+        let first = left.into_iter().min_by_key(|at| places.get(*at).copied());
+        let first = first.and_then(|at| numbers.into_iter().nth(at));
         let failure = |item_identifier| ItemFailure { item_identifier };
         Ok(BatchResponse { batch_item_failures: first.into_iter().map(failure).collect() })
     }
@@ -47,6 +51,29 @@ impl Relay {
                     self.worker.clock().sleep_until(at).await;
                 }
                 _ => return left,
+            }
+        }
+    }
+}
+
+/// An entry with its number in the stream, and its place in this part of it.
+type Came = (usize, (String, OutboxEntry));
+
+/// Puts the events of each job, which are one transaction, into their own order, in the places that
+/// they have among all: DynamoDB promises no order of what one transaction writes.
+fn jobs_in_order(came: &mut [Came]) {
+    let mut jobs: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (at, (_, (_, entry))) in came.iter().enumerate() {
+        if let Some(attempt) = made_by(entry.event_id.as_str()) {
+            jobs.entry((entry.order_key.clone(), attempt.to_owned())).or_default().push(at);
+        }
+    }
+    for places in jobs.into_values().filter(|places| places.len() > 1) {
+        let mut events: Vec<_> = places.iter().filter_map(|at| came.get(*at).cloned()).collect();
+        events.sort_by(|(_, (_, a)), (_, (_, b))| a.event_id.as_str().cmp(b.event_id.as_str()));
+        for (at, event) in places.into_iter().zip(events) {
+            if let Some(place) = came.get_mut(at) {
+                *place = event;
             }
         }
     }

@@ -89,6 +89,31 @@ async fn the_answer_names_the_first_that_must_come_again() {
 }
 
 #[tokio::test]
+async fn events_of_one_job_go_in_their_order_however_the_stream_has_them() {
+    let shop = Shop::new(Arc::new(MemoryStore::new()));
+    let record = |(n, nth): (usize, &u32)| {
+        let order =
+            Order { id: nth.to_string(), event_fails: u32::from(*nth == 1), ..Order::default() };
+        let id = format!("0000000000017-00{nth}-all0of0the0same0attempt0");
+        json!({
+            "eventSource": "aws:dynamodb", "eventName": "INSERT",
+            "dynamodb": {"SequenceNumber": format!("{n}00"), "NewImage": {
+                "order_key": {"S": "ada"}, "event_id": {"S": id}, "event": {"S": "order.placed"},
+                "body": {"S": serde_json::to_string(&order).unwrap()}, "created_at": {"N": "17"},
+            }},
+        })
+    };
+    let records: Vec<_> = [3, 1, 0, 2].iter().enumerate().map(record).collect();
+    let event = json!({"Records": records});
+    let answer = answered(&shop, &event, 1).await;
+    // The first, of all that are still to go.
+    assert_eq!(answer, json!({"batchItemFailures": [{"itemIdentifier": "000"}]}));
+    assert_eq!(shop.told(), ["0"]);
+    assert_eq!(answered(&shop, &event, 30).await, json!({"batchItemFailures": []}));
+    assert_eq!(shop.told(), ["0", "1", "2", "3"]);
+}
+
+#[tokio::test]
 async fn a_unique_message_that_the_stream_brings_again_is_not_sent_again() {
     let shop = placed(&[("a", "ada", 99)]).await;
     let key = IdempotencyKey::new("monday").unwrap();
