@@ -97,6 +97,7 @@ macro_rules! relays {
             unique::each_end_of_a_job_makes_room_for_the_next,
             unique::a_late_message_clears_no_later_one,
             unique::many_at_once_are_one,
+            unique::a_fused_jobs_row_goes_with_it_and_its_event_is_sent,
             unique::what_waits_to_be_sent_is_not_replaced,
             unique::what_is_quarantined_again_makes_room_too,
         ]);)+

@@ -103,6 +103,7 @@ pub fn jobs(seen: &Arc<Mutex<Seen>>) -> Router {
         .with(Job::new("order.placed", tell).retry(soon))
         .with(Job::new("reindex", reindex).retry(RetryPolicy::none()))
         .job("unclear", unclear)
+        .with(Job::new("order.fused", place).fused())
 }
 
 async fn place(order: Order, cx: Context) -> Result<String, HandlerError> {

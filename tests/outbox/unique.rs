@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce::local::Poller;
 use onlyonce::outbox::UniqueMessage;
 use onlyonce::protocol::{
     ClaimId, ConditionalWrite, IdempotencyKey, Imported, Output, Retention, Timestamp, import,
 };
 use onlyonce::runtime::{self, Clock, SystemClock};
-use onlyonce::store::Store;
+use onlyonce::store::{Commit, SqlStatement, Store};
+use onlyonce::{Context, Router, Worker};
 
 use crate::shop::{Order, Shop};
 
@@ -103,6 +105,21 @@ pub async fn a_late_message_clears_no_later_one(store: Arc<dyn Store>) {
     assert!(message("third", false).send(outbox).await.unwrap());
 }
 
+pub async fn a_fused_jobs_row_goes_with_it_and_its_event_is_sent(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    for (key, fails) in [("done", false), ("done", false), ("fails", true), ("fails", true)] {
+        let order = Order { id: key.to_owned(), fails, ..Order::default() };
+        let key = IdempotencyKey::new(key).unwrap();
+        let message = UniqueMessage::new("order.fused", "u", key, &order).unwrap();
+        assert!(message.send(shop.outbox.as_ref()).await.unwrap());
+        shop.relayed().await;
+        shop.drained().await;
+    }
+    shop.relayed().await;
+    assert_eq!(shop.told(), ["done"]);
+    assert_eq!(shop.queue.dead().len(), 2);
+}
+
 pub async fn what_waits_to_be_sent_is_not_replaced(store: Arc<dyn Store>) {
     let shop = Shop::new(store);
     let outbox = shop.outbox.as_ref();
@@ -148,4 +165,35 @@ pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
     assert_eq!(sent, 1);
     assert_eq!(shop.relayed().await.sent, 1);
     assert_eq!(shop.queue.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_constraint_that_says_no_at_the_end_makes_room_too() {
+    let statement = |sql: &str, expect_changes| SqlStatement {
+        sql: sql.to_owned(),
+        params: Vec::new(),
+        expect_changes,
+    };
+    for (store, _keeps) in [crate::sqlite().await, crate::postgres().await] {
+        let shop = Shop::new(store.clone());
+        let tables = [
+            "CREATE TABLE shelf (sku TEXT PRIMARY KEY)",
+            "CREATE TABLE sale (sku TEXT REFERENCES shelf (sku) DEFERRABLE INITIALLY DEFERRED)",
+        ];
+        let tables = tables.map(|sql| statement(sql, None).into());
+        assert_eq!(store.commit(&any_write("tables"), &tables).await.unwrap(), Commit::Applied);
+        let sell = move |_: Order, cx: Context| async move {
+            cx.stage(statement("INSERT INTO sale VALUES ('cup')", Some(1))).await
+        };
+        let jobs = Router::new().job("sell", sell);
+        let worker = Worker::builder(store.clone()).build(jobs).unwrap();
+        for key in ["monday", "tuesday"] {
+            let key = IdempotencyKey::new(key).unwrap();
+            let message = UniqueMessage::new("sell", "cup", key, &Order::default()).unwrap();
+            assert!(message.send(shop.outbox.as_ref()).await.unwrap());
+            assert_eq!(shop.relayed().await.sent, 1);
+            Poller::default().drain(&shop.queue, &worker).await;
+        }
+        assert_eq!(shop.queue.dead().len(), 2);
+    }
 }
