@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod kills;
 #[path = "../servers/postgres.rs"]
 mod server;
 mod shop;

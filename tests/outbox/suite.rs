@@ -209,7 +209,7 @@ pub async fn a_row_that_is_no_entry_keeps_no_other_from_being_sent(store: Arc<dy
 }
 
 /// The machine's clock, and some seconds.
-struct Later(Duration);
+pub struct Later(pub Duration);
 
 #[async_trait]
 impl Clock for Later {
