@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::protocol::{IdempotencyKey, Unique, unique_row};
+use crate::protocol::{IdempotencyKey, Unique, unique_row, xml_json};
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::{Outbox, UNIQUE};
 
@@ -31,7 +31,7 @@ pub fn entry(event: impl Into<String>, payload: &impl Serialize) -> Result<Outbo
         order_key: id.clone(),
         event_id: IdempotencyKey::new(id).map_err(refused)?,
         event: event.into(),
-        body: serde_json::to_string(payload).map_err(refused)?,
+        body: xml_json(serde_json::to_string(payload).map_err(refused)?),
         created_at,
         unique: None,
     };
@@ -68,7 +68,7 @@ impl UniqueMessage {
             job: job.into(),
             unique_id: unique_id.into(),
             key,
-            body: serde_json::to_string(payload).map_err(refused)?,
+            body: xml_json(serde_json::to_string(payload).map_err(refused)?),
             at_most: LONGEST,
         })
     }
@@ -80,7 +80,8 @@ impl UniqueMessage {
         self
     }
 
-    /// One per period: from then on another may be sent, even if this one still waits or runs.
+    /// One per period: from then on another may be sent, even if this one still waits in the queue or
+    /// runs.
     /// Without it that is so after 14 days, when no queue has it any more.
     #[must_use]
     pub fn at_most_for(mut self, period: Duration) -> Self {
@@ -105,5 +106,16 @@ impl UniqueMessage {
             }),
         };
         outbox.add_unique(&entry, now).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_its_payload_says_a_queue_takes_it() {
+        let entry = entry("said", &"\u{1} \u{fffe} \u{ffff}").unwrap();
+        assert_eq!(entry.body, r#""\u0001 \ufffe \uffff""#);
     }
 }

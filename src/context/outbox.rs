@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Context, is_over};
 use crate::error::HandlerError;
-use crate::protocol::{IdempotencyKey, OutboxEntry, event_id};
+use crate::protocol::{IdempotencyKey, OutboxEntry, event_id, xml_json};
 
 impl Context {
     /// Puts an event into the outbox, in the transaction that completes this job: it is sent on if
@@ -34,7 +34,7 @@ impl Context {
                 "this store has no outbox; DynamoDB, Postgres and SQLite have one",
             )
         })?;
-        let body = serde_json::to_string(payload).map_err(HandlerError::terminal)?;
+        let body = xml_json(serde_json::to_string(payload).map_err(HandlerError::terminal)?);
         let mut journal = self.attempt.journal.lock().await;
         let journal = journal.as_mut().ok_or_else(is_over)?;
         let nth = journal.staged.writes().len();

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::message::{Attribute, AttributeValue, Message};
 use crate::error::{Error, kept_text};
-use crate::protocol::Timestamp;
+use crate::protocol::{Timestamp, xml_json};
 use crate::service::{Cause, Outcome};
 
 /// The attribute that says why a message is in quarantine. For people: nothing here reads it.
@@ -95,8 +95,7 @@ pub(crate) fn carried<'a>(
     let body = message.body.as_deref().filter(|body| !body.is_empty());
     let body = body.ok_or("a message without a body cannot be sent")?;
     let mark = serde_json::to_string(mark).map_err(|_| "its mark cannot be written")?;
-    // SQS takes the characters of XML alone. JSON has escaped the others that are not among them.
-    let mark = mark.replace('\u{fffe}', "\\ufffe").replace('\u{ffff}', "\\uffff");
+    let mark = xml_json(mark);
     let mut attributes = message.attributes.clone();
     attributes.insert(QUARANTINE_ATTRIBUTE.to_owned(), Attribute::text(mark));
     if attributes.len() > MAX_ATTRIBUTES {

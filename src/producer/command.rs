@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::trace::TraceParent;
-use crate::protocol::IdempotencyKey;
+use crate::protocol::{IdempotencyKey, xml_json};
 
 /// A command: a job, the key of the operation, and the payload. `Debug` shows the job only.
 ///
@@ -29,7 +29,7 @@ impl Command {
         key: IdempotencyKey,
         body: &impl Serialize,
     ) -> Result<Self, serde_json::Error> {
-        Ok(Self::raw(job, key, serde_json::to_string(body)?))
+        Ok(Self::raw(job, key, xml_json(serde_json::to_string(body)?)))
     }
 
     /// A command whose payload is this text as it is: JSON that is written already, or text for a

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::protocol::RecordId;
+use crate::protocol::{RecordId, is_xml};
 
 /// A message with its attributes, and all messages of one request: 1 MiB.
 pub(super) const MAX_SIZE: usize = 1024 * 1024;
@@ -90,12 +90,6 @@ impl Parcel {
             _ => Ok(()),
         }
     }
-}
-
-/// The characters of XML 1.0, which are all that SQS takes.
-fn is_xml(text: &str) -> bool {
-    let fits = |c| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
-    text.chars().all(fits)
 }
 
 fn is_group(group: &str) -> bool {

@@ -15,6 +15,7 @@ mod retry;
 mod settle;
 mod time;
 mod write;
+mod xml;
 
 pub use advice::KeyAdvice;
 pub use claim::{Claim, ClaimRequest, claim};
@@ -33,3 +34,4 @@ pub use settle::{
 };
 pub use time::{EpochSeconds, Retention, Timestamp, handler_stop};
 pub use write::{Change, ConditionalWrite, Expect, Field};
+pub(crate) use xml::{is_xml, xml_json};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::key::{attempt_digest, unique_digest};
+use super::xml::is_xml;
 use super::{ClaimId, IdempotencyKey, RecordId, Timestamp};
 
 /// One event in an outbox.
@@ -55,6 +56,12 @@ pub enum InvalidEntry {
     /// The relay finds the job by it.
     #[error("the event has no name")]
     NoName,
+    /// Without an end its message would be refused again and again, by the quarantine as well.
+    #[error(
+        "the event's name, body or message key has characters that SQS does not take (control \
+         characters, U+FFFE, U+FFFF); escape them, or leave them out"
+    )]
+    Characters,
 }
 
 impl OutboxEntry {
@@ -63,6 +70,12 @@ impl OutboxEntry {
     /// The largest body, in bytes: its row, and everything that commits with it, has limits.
     pub const LARGEST_BODY: usize = 256 * 1024;
 
+    /// What goes into a message.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let key = self.unique.as_ref().map_or(&self.event_id, |unique| &unique.key);
+        [&*self.event, &*self.body, key.as_str()].into_iter()
+    }
+
     /// Refuses what some store or queue would not take.
     pub fn check(&self) -> Result<(), InvalidEntry> {
         match (self.order_key.len(), self.event_id.as_str().len(), self.body.len()) {
@@ -70,6 +83,7 @@ impl OutboxEntry {
             (n, ..) if n == 0 || n > Self::LONGEST_KEY => Err(InvalidEntry::OrderKey(n)),
             (_, n, _) if n > Self::LONGEST_KEY => Err(InvalidEntry::EventId(n)),
             (.., n) if n > Self::LARGEST_BODY => Err(InvalidEntry::Body(n)),
+            _ if !self.texts().all(is_xml) => Err(InvalidEntry::Characters),
             _ => Ok(()),
         }
     }
@@ -148,6 +162,13 @@ mod tests {
         let other = event_id(Timestamp::from_millis(1_000), 0, &id, &ClaimId::new("two"));
         assert_ne!(other, made(1_000, 0));
         assert!(ids.iter().all(|id| id.len() == 42), "{ids:?}");
+        assert_eq!(made_by(&ids[0]), made_by(&ids[4]));
+        assert_ne!(made_by(&ids[0]), made_by(&other));
+        assert!(
+            ["", "10-placed", "0000000000001-000-a", &ids[0][1..]]
+                .iter()
+                .all(|id| made_by(id).is_none())
+        );
     }
 
     #[test]
@@ -183,6 +204,12 @@ mod tests {
             (OutboxEntry { order_key: long(0), ..entry() }, InvalidEntry::OrderKey(0)),
             (OutboxEntry { body: long(262_145), ..entry() }, InvalidEntry::Body(262_145)),
             (OutboxEntry { event: long(0), ..entry() }, InvalidEntry::NoName),
+            (OutboxEntry { event: "a\u{1}".to_owned(), ..entry() }, InvalidEntry::Characters),
+            (OutboxEntry { body: "\"\u{ffff}\"".to_owned(), ..entry() }, InvalidEntry::Characters),
+            (
+                OutboxEntry { event_id: IdempotencyKey::new("\u{0}").unwrap(), ..entry() },
+                InvalidEntry::Characters,
+            ),
             (
                 OutboxEntry { event_id: IdempotencyKey::new(long(1025)).unwrap(), ..entry() },
                 InvalidEntry::EventId(1025),

@@ -101,7 +101,7 @@ impl Relay {
             }
         }
         for (at, entry) in unique {
-            match self.to_the_queue(entry, deadline).await {
+            match self.is_in_the_queue(entry, deadline).await {
                 true => gone.push(entry),
                 false => drop(left.insert(at, None)),
             }
@@ -134,25 +134,33 @@ impl Relay {
         Message { attributes, body: Some(entry.body.clone()), ..Message::default() }
     }
 
-    /// Sends a unique message to the worker's queue. Answers whether it is there for certain.
-    async fn to_the_queue(&self, entry: &OutboxEntry, deadline: Deadline) -> bool {
-        let Some(Unique { key, nonce, .. }) = &entry.unique else {
-            return false;
+    /// Sees that a unique message has gone to the worker's queue. Answers whether that is certain.
+    async fn is_in_the_queue(&self, entry: &OutboxEntry, deadline: Deadline) -> bool {
+        let sent = before(self.worker.clock(), deadline.settled, self.to_the_queue(entry)).await;
+        let why = match sent {
+            Some(Ok(Placed::Sent)) => return true,
+            Some(Ok(Placed::Left(why))) => why.to_owned(),
+            Some(Err(error)) => error.to_string(),
+            None => "no answer in time".to_owned(),
         };
+        warn!(row = entry.order_key, job = entry.event, error = why, "a unique message waits");
+        false
+    }
+
+    async fn to_the_queue(&self, entry: &OutboxEntry) -> Result<Placed, Error> {
+        let Some(Unique { key, nonce, .. }) = &entry.unique else {
+            return Ok(Placed::Left("it is none"));
+        };
+        // The stream brings it again with whatever is behind what cannot go: once is enough.
+        if !self.outbox.is_unsent(entry).await? {
+            return Ok(Placed::Sent);
+        }
         let mut message = self.message(entry, key.as_str());
         message.id.clone_from(nonce);
         message.group = Some(group(&entry.order_key));
         let clears = Attribute::text(format!("{}/{nonce}", entry.order_key));
         message.attributes.insert(ATTRIBUTE_UNIQUE.to_owned(), clears);
-        let why =
-            match before(self.worker.clock(), deadline.settled, self.queue.send(&message)).await {
-                Some(Ok(Placed::Sent)) => return true,
-                Some(Ok(Placed::Left(why))) => why.to_owned(),
-                Some(Err(error)) => error.to_string(),
-                None => "no answer in time".to_owned(),
-            };
-        warn!(row = entry.order_key, job = entry.event, error = why, "a unique message waits");
-        false
+        self.queue.send(&message).await
     }
 
     /// A row that stays is sent on again, and known by its id.

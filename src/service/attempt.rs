@@ -22,6 +22,16 @@ impl Worker {
     /// Runs one message as far as it can be run by `deadline`. Never fails: whatever goes wrong is
     /// an [`Outcome`] that says what is certain.
     pub async fn handle(&self, delivery: Delivery, deadline: Deadline) -> Outcome {
+        let outcome = self.outcome(&delivery, deadline).await;
+        if let Some(unique) = &delivery.unique
+            && outcome.has_ended_otherwise()
+        {
+            self.clear(unique, deadline).await;
+        }
+        outcome
+    }
+
+    async fn outcome(&self, delivery: &Delivery, deadline: Deadline) -> Outcome {
         let Some(job) = self.jobs.get(&delivery.job) else {
             let reason = format!(
                 "no job is named {:?}; deploy a worker that knows it, or correct the message's \
@@ -31,26 +41,17 @@ impl Worker {
             // Nobody has said how long it may be.
             let job = Some(short(&delivery.job));
             let outcome = Outcome::of(Ending::Undecodable(reason));
-            return Outcome { job, ..self.named(&delivery, outcome) };
+            return Outcome { job, ..self.named(delivery, outcome) };
         };
-        let payload = match job.payload(&delivery.body) {
-            Ok(payload) => payload,
-            Err(error) => {
-                let ending = Ending::Undecodable(error.to_string());
-                return self.named(&delivery, Outcome::of(ending));
-            }
+        let outcome = match job.payload(&delivery.body) {
+            Ok(payload) => self.attempt(delivery, job, payload, deadline).await,
+            Err(error) => Outcome::of(Ending::Undecodable(error.to_string())),
         };
-        let outcome = self.attempt(&delivery, job, payload, deadline).await;
-        if let Some(unique) = &delivery.unique
-            && outcome.is_of_before()
-        {
-            self.clear(unique, deadline).await;
-        }
-        self.named(&delivery, outcome)
+        self.named(delivery, outcome)
     }
 
-    /// Clears the row of a unique message that nothing was written for. Best effort: without it
-    /// the next of its unique id waits for the row's end.
+    /// Clears the row of a unique message that has not gone with a completion. Best effort: without
+    /// it the next of its unique id waits for the row's end.
     async fn clear(&self, UniqueRow { row, nonce }: &UniqueRow, deadline: Deadline) {
         let Some(outbox) = self.outbox() else {
             return;

@@ -134,15 +134,17 @@ impl Outcome {
         }
     }
 
-    /// Whether it had ended before, so that this attempt has written nothing and nothing is tried
-    /// again.
-    pub(super) fn is_of_before(&self) -> bool {
+    /// Whether it is not tried again by itself, and this attempt has not completed it.
+    pub(super) fn has_ended_otherwise(&self) -> bool {
         matches!(
             self.ending,
             Ending::Replayed(_)
+                | Ending::Failed(_)
                 | Ending::FailedBefore(_)
                 | Ending::FailedAndQuarantined
+                | Ending::Unknown(_)
                 | Ending::Mismatch { .. }
+                | Ending::Undecodable(_)
         )
     }
 

@@ -1,6 +1,7 @@
 //! The outbox of a store: events that were committed and are not sent on yet.
 
 use async_trait::async_trait;
+use tracing::error;
 
 use super::{Columns, RowValue, RowWrite};
 use crate::error::{Error, ErrorKind};
@@ -23,11 +24,15 @@ pub trait Outbox: Send + Sync + 'static {
     /// The entry could not be sent on and is not to be taken before `at`. Best effort.
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error>;
 
+    /// Whether a unique message is still to be sent: what a stream brings may have gone long ago.
+    /// What [`take`](Self::take) answers is.
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error>;
+
     /// Clears the row of a unique message, unless a later one has taken its place.
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error>;
 
-    /// Adds a unique message, unless another with its row waits or runs at `now`. Answers whether
-    /// it did.
+    /// Adds a unique message, unless another with its row waits or runs at `now`; one that is not
+    /// sent yet waits, however late it is. Answers whether it did.
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error>;
 }
 
@@ -128,15 +133,28 @@ impl OutboxEntry {
         values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
+    /// The entry of a row that was read. One that is none is told of, and stays where it is: it
+    /// must keep no other from being sent.
+    pub(crate) fn of_row(columns: Result<Columns, Error>) -> Option<Self> {
+        let entry = columns.and_then(|columns| Self::of_columns(&columns));
+        entry
+            .inspect_err(|error| {
+                error!(%error, "a row of the outbox is none; correct it, or delete it");
+            })
+            .ok()
+    }
+
     /// The entry as its columns show it, the key's among them; or the column that is wrong.
     pub(crate) fn of_columns(columns: &Columns) -> Result<Self, Error> {
         let wrong = |name| {
-            let detail = format!("column {name} of an outbox row is missing or of the wrong type");
+            let detail =
+                format!("column {name} of an outbox row is missing, empty or of the wrong type");
             Error::new(ErrorKind::Record, "decode").with_detail(detail)
         };
         let maybe = |name| match columns.get(name) {
             None => Ok(None),
-            Some(RowValue::Text(text)) => Ok(Some(text.clone())),
+            // No queue takes an empty text, not even in quarantine.
+            Some(RowValue::Text(text)) if !text.is_empty() => Ok(Some(text.clone())),
             Some(_) => Err(wrong(name)),
         };
         let text = |name| maybe(name)?.ok_or_else(|| wrong(name));

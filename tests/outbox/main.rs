@@ -10,6 +10,7 @@
 
 #[cfg(feature = "sqlite")]
 mod folder;
+mod kills;
 #[cfg(feature = "postgres")]
 #[path = "../servers/postgres.rs"]
 mod server;
@@ -79,6 +80,7 @@ macro_rules! relays {
             suite::relays_side_by_side_send_each_event_once,
             suite::an_event_of_another_transaction_goes_the_same_way,
             suite::an_event_that_was_sent_and_not_removed_is_known_by_its_id,
+            suite::a_row_that_is_no_entry_keeps_no_other_from_being_sent,
             suite::what_a_dead_relay_had_taken_is_soon_sent_by_another,
             suite::an_entry_is_never_given_without_those_before_it,
             unique::one_message_at_a_time,
@@ -86,6 +88,9 @@ macro_rules! relays {
             unique::each_end_of_a_job_makes_room_for_the_next,
             unique::a_late_message_clears_no_later_one,
             unique::many_at_once_are_one,
+            unique::a_fused_jobs_row_goes_with_it_and_its_event_is_sent,
+            unique::what_waits_to_be_sent_is_not_replaced,
+            unique::what_is_quarantined_again_makes_room_too,
         ]);
     };
 }

@@ -102,6 +102,8 @@ pub fn jobs(seen: &Arc<Mutex<Seen>>) -> Router {
         .job("order.place", place)
         .with(Job::new("order.placed", tell).retry(soon))
         .with(Job::new("reindex", reindex).retry(RetryPolicy::none()))
+        .job("unclear", unclear)
+        .with(Job::new("order.fused", place).fused())
 }
 
 async fn place(order: Order, cx: Context) -> Result<String, HandlerError> {
@@ -117,4 +119,11 @@ async fn place(order: Order, cx: Context) -> Result<String, HandlerError> {
 
 async fn reindex(order: Order, _: Context) -> Result<(), HandlerError> {
     if order.fails { Err(HandlerError::terminal("no such index")) } else { Ok(()) }
+}
+
+/// Ends as unknown: nobody can say what became of its effect.
+async fn unclear(_: Order, cx: Context) -> Result<(), HandlerError> {
+    cx.effect("letter")
+        .at_most_once(async || Err::<(), _>(HandlerError::retryable("no answer")))
+        .await
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::relay::Relay;
 use onlyonce::runtime::{Clock, SystemClock};
-use onlyonce::store::{Capabilities, Commit, StagedWrite, Store, Take};
+use onlyonce::store::{Capabilities, Commit, RowValue, RowWrite, StagedWrite, Store, Take};
 use onlyonce::{Context, HandlerError, Job, Router, Worker, outbox, runtime};
 use tokio::sync::mpsc;
 
@@ -180,8 +180,36 @@ pub async fn an_event_that_waits_holds_up_all_behind_it_however_many(store: Arc<
     assert!(shop.told().is_sorted(), "{:?}", shop.told());
 }
 
+pub async fn a_row_that_is_no_entry_keeps_no_other_from_being_sent(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let Capabilities { outbox: Some(table), .. } = shop.store.capabilities() else {
+        panic!("it has an outbox");
+    };
+    let columns = |columns: &[(&str, RowValue)]| {
+        columns.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
+    };
+    // As somebody's own program may write them, before all others: made before there was a time,
+    // and without a body, which no quarantine takes.
+    let foreign = |key: &str, body: &str, made_at| RowWrite::PutIfAbsent {
+        table: table.clone(),
+        key: columns(&[("order_key", key.into()), ("event_id", key.into())]),
+        values: columns(&[
+            ("event", "order.placed".into()),
+            ("body", body.into()),
+            ("created_at", RowValue::Integer(made_at)),
+        ]),
+    };
+    let staged = [foreign("a", "{}", -1).into(), foreign("b", "", 1).into()];
+    let write = crate::unique::any_write("foreign");
+    assert_eq!(shop.store.commit(&write, &staged).await.unwrap(), Commit::Applied);
+    shop.placed(&order("fine")).await;
+    until_told(&shop, 1).await;
+    let swept = shop.relayed().await;
+    assert_eq!((swept.sent, swept.left, shop.queue.dead().len()), (0, 0, 0));
+}
+
 /// The machine's clock, and some seconds.
-struct Later(Duration);
+pub struct Later(pub Duration);
 
 #[async_trait]
 impl Clock for Later {

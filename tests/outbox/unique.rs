@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use onlyonce::local::Poller;
 use onlyonce::outbox::UniqueMessage;
 use onlyonce::protocol::{
     ClaimId, ConditionalWrite, IdempotencyKey, Imported, Output, Retention, Timestamp, import,
 };
 use onlyonce::runtime::{self, Clock, SystemClock};
-use onlyonce::store::Store;
+use onlyonce::store::{Commit, SqlStatement, Store};
+use onlyonce::{Context, Router, Worker};
 
 use crate::shop::{Order, Shop};
 
@@ -59,11 +61,11 @@ pub async fn a_period_ends_whatever_became_of_the_message(store: Arc<dyn Store>)
     let period = Duration::from_millis(300);
     assert!(message("monday", false).at_most_for(period).send(outbox).await.unwrap());
     assert!(!message("tuesday", false).at_most_for(period).send(outbox).await.unwrap());
+    assert_eq!(shop.relayed().await.sent, 1);
     SystemClock.sleep_until(SystemClock.now() + period).await;
     assert!(message("wednesday", false).at_most_for(period).send(outbox).await.unwrap());
     assert_eq!(shop.relayed().await.sent, 1);
-    let keys: Vec<_> = shop.queue.receive(10).into_iter().map(|message| message.body).collect();
-    assert_eq!(keys.len(), 1);
+    assert_eq!(shop.queue.len(), 2);
 }
 
 pub async fn each_end_of_a_job_makes_room_for_the_next(store: Arc<dyn Store>) {
@@ -104,6 +106,49 @@ pub async fn a_late_message_clears_no_later_one(store: Arc<dyn Store>) {
     assert!(message("third", false).send(outbox).await.unwrap());
 }
 
+pub async fn a_fused_jobs_row_goes_with_it_and_its_event_is_sent(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    for (key, fails) in [("done", false), ("done", false), ("fails", true), ("fails", true)] {
+        let order = Order { id: key.to_owned(), fails, ..Order::default() };
+        let key = IdempotencyKey::new(key).unwrap();
+        let message = UniqueMessage::new("order.fused", "u", key, &order).unwrap();
+        assert!(message.send(shop.outbox.as_ref()).await.unwrap());
+        shop.relayed().await;
+        shop.drained().await;
+    }
+    shop.relayed().await;
+    assert_eq!(shop.told(), ["done"]);
+    assert_eq!(shop.queue.dead().len(), 2);
+}
+
+pub async fn what_waits_to_be_sent_is_not_replaced(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    let period = Duration::from_millis(100);
+    assert!(message("monday", false).at_most_for(period).send(outbox).await.unwrap());
+    SystemClock.sleep_until(SystemClock.now() + period).await;
+    assert!(!message("tuesday", true).at_most_for(period).send(outbox).await.unwrap());
+    assert_eq!(shop.relayed().await.sent, 1);
+    // Its place is free only now that it is in the queue.
+    assert!(message("tuesday", true).at_most_for(period).send(outbox).await.unwrap());
+    assert_eq!(shop.relayed().await.sent, 1);
+    let drained = shop.drained().await;
+    assert_eq!((drained.deleted, drained.dead), (2, 1), "monday is done, and tuesday has failed");
+}
+
+pub async fn what_is_quarantined_again_makes_room_too(store: Arc<dyn Store>) {
+    let shop = Shop::new(store);
+    let outbox = shop.outbox.as_ref();
+    for job in ["unclear", "unclear", "nobodys", "nobodys", "unclear"] {
+        let key = IdempotencyKey::new(job).unwrap();
+        let message = UniqueMessage::new(job, "u", key, &Order::default()).unwrap();
+        assert!(message.send(outbox).await.unwrap(), "{job}: the one before is in quarantine");
+        assert_eq!(shop.relayed().await.sent, 1);
+        shop.drained().await;
+    }
+    assert_eq!(shop.queue.dead().len(), 5);
+}
+
 pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
     let shop = Arc::new(Shop::new(store));
     let senders: Vec<_> = (0..20)
@@ -121,4 +166,35 @@ pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
     assert_eq!(sent, 1);
     assert_eq!(shop.relayed().await.sent, 1);
     assert_eq!(shop.queue.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_constraint_that_says_no_at_the_end_makes_room_too() {
+    let statement = |sql: &str, expect_changes| SqlStatement {
+        sql: sql.to_owned(),
+        params: Vec::new(),
+        expect_changes,
+    };
+    for (store, _keeps) in [crate::sqlite().await, crate::postgres().await] {
+        let shop = Shop::new(store.clone());
+        let tables = [
+            "CREATE TABLE shelf (sku TEXT PRIMARY KEY)",
+            "CREATE TABLE sale (sku TEXT REFERENCES shelf (sku) DEFERRABLE INITIALLY DEFERRED)",
+        ];
+        let tables = tables.map(|sql| statement(sql, None).into());
+        assert_eq!(store.commit(&any_write("tables"), &tables).await.unwrap(), Commit::Applied);
+        let sell = move |_: Order, cx: Context| async move {
+            cx.stage(statement("INSERT INTO sale VALUES ('cup')", Some(1))).await
+        };
+        let jobs = Router::new().job("sell", sell);
+        let worker = Worker::builder(store.clone()).build(jobs).unwrap();
+        for key in ["monday", "tuesday"] {
+            let key = IdempotencyKey::new(key).unwrap();
+            let message = UniqueMessage::new("sell", "cup", key, &Order::default()).unwrap();
+            assert!(message.send(shop.outbox.as_ref()).await.unwrap());
+            assert_eq!(shop.relayed().await.sent, 1);
+            Poller::default().drain(&shop.queue, &worker).await;
+        }
+        assert_eq!(shop.queue.dead().len(), 2);
+    }
 }

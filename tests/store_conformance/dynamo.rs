@@ -12,7 +12,7 @@ use onlyonce::error::ErrorKind;
 use onlyonce::protocol::{Held, Output, Retention, Status, complete};
 use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
-use onlyonce::store::{Commit, DynamoStore, StagedWrite, Store};
+use onlyonce::store::{Columns, Commit, DynamoStore, RowValue, RowWrite, StagedWrite, Store};
 
 use crate::records::{NOW, first_claim};
 
@@ -167,6 +167,23 @@ async fn a_native_transaction_item_lands_with_the_completion() {
 }
 
 /// A pooled connection that died while the process was frozen accepts bytes and answers nothing.
+#[tokio::test]
+async fn more_than_a_transaction_takes_is_refused_for_good() {
+    let (store, ..) = fresh().await;
+    let (write, held) = first_claim("k", "first");
+    assert_eq!(store.commit(&write, &[]).await.unwrap(), Commit::Applied);
+    let put = |n: usize| RowWrite::PutIfAbsent {
+        table: "stock".to_owned(),
+        key: [("sku".to_owned(), RowValue::from(n.to_string()))].into(),
+        values: Columns::new(),
+    };
+    let staged: Vec<_> = (0..100).map(|n| put(n).into()).collect();
+    let (done, _) = complete(&held, Output::Omitted, Retention::Forever, NOW);
+    let error = store.commit(&done, &staged).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Staged);
+    assert!(error.to_string().contains("99"), "{error}");
+}
+
 #[tokio::test]
 async fn a_stalled_connection_is_an_error_within_its_time() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -372,6 +372,62 @@ async fn writes_of_its_own_land_with_the_completion_or_not_at_all() {
     assert_eq!(commit("twice", vec![delete.clone(), delete]).await, Commit::Refused { index: 1 });
 }
 
+/// Redis takes nothing back: whatever the keys hold, nothing may fail half-way.
+#[tokio::test]
+async fn whatever_is_staged_on_whatever_is_there_lands_whole_or_not_at_all() {
+    let server = RedisServer::start();
+    let store = server.store();
+    let mut rng = fastrand::Rng::with_seed(6);
+    let keys = ["a", "b"];
+    let texts =
+        ["", "5", "-5", "05", "+5", " 5", "5.0", "1e3", "-0", "nan", "9007199254740991", "x"];
+    let numbers = [0, 1, -1, 7, -7, (1 << 53) - 1, -(1 << 53) + 1];
+    let fields = || BTreeMap::from([("sku".to_owned(), "cup".to_owned())]);
+    let mut ends = [0, 0];
+    for n in 0..600 {
+        for key in keys {
+            let text = texts[rng.usize(..texts.len())];
+            let there: [&[&str]; 6] = [
+                &["DEL", key],
+                &["SET", key, text],
+                &["SET", key, text, "PX", "100000"],
+                &["HSET", key, "sku", text],
+                &["XADD", key, "*", "sku", text],
+                &["LPUSH", key, text],
+            ];
+            let _: redis::Value = ask(&server, &["DEL", key]);
+            let _: redis::Value = ask(&server, there[rng.usize(..there.len())]);
+        }
+        let staged: Vec<_> = (0..rng.usize(1..5))
+            .map(|_| {
+                let key = keys[rng.usize(..keys.len())].to_owned();
+                let value = texts[rng.usize(..texts.len())].to_owned();
+                let by = numbers[rng.usize(..numbers.len())];
+                let floor = rng.bool().then(|| numbers[rng.usize(..numbers.len())]);
+                StagedWrite::from(match rng.u8(..6) {
+                    0 => RedisWrite::Set { key, value },
+                    1 => RedisWrite::SetIfAbsent { key, value },
+                    2 => RedisWrite::Add { key, by, floor },
+                    3 => RedisWrite::HashSet { key, fields: fields() },
+                    4 => RedisWrite::StreamAdd { key, fields: fields() },
+                    _ => RedisWrite::Delete { key },
+                })
+            })
+            .collect();
+        let (write, held) = first_claim(&format!("k{n}"), "first");
+        store.commit(&write, &[]).await.unwrap();
+        let seen = || keys.map(|key| ask::<Option<Vec<u8>>>(&server, &["DUMP", key]));
+        let before = seen();
+        let commit = store.commit(&done(&held), &staged).await.unwrap();
+        let status = store.load(&held.id).await.unwrap().unwrap().status;
+        let is_applied = commit == Commit::Applied;
+        assert_eq!(status == Status::Completed, is_applied, "{staged:?}");
+        assert!(is_applied || seen() == before, "{staged:?}");
+        ends[usize::from(is_applied)] += 1;
+    }
+    assert!(ends.into_iter().all(|ended| ended > 100), "{ends:?}");
+}
+
 /// Redis takes nothing back: what a user may not do has to be known before anything is done.
 #[tokio::test]
 async fn a_command_that_is_forbidden_leaves_nothing_half_done() {

@@ -268,6 +268,22 @@ async fn a_constraint_refuses_as_a_condition_does() {
 }
 
 #[tokio::test]
+async fn a_deferred_constraint_refuses_at_the_end() {
+    let folder = Scratch::new();
+    let store = folder.store().await;
+    let tables = "CREATE TABLE shelf (sku TEXT PRIMARY KEY);
+        CREATE TABLE sale (sku TEXT REFERENCES shelf (sku) DEFERRABLE INITIALLY DEFERRED)";
+    folder.foreign().execute_batch(tables).unwrap();
+    let held = claimed(&store).await;
+    let sale = || sql("INSERT INTO sale VALUES ('cup')", vec![], Some(1));
+    let shelf = sql("INSERT INTO shelf VALUES ('cup')", vec![], Some(1));
+    let commit = store.commit(&done(&held), &[sale()]).await.unwrap();
+    assert_eq!(commit, Commit::Refused { index: 0 });
+    assert_eq!(status(&store, &held).await, Status::Claimed);
+    assert_eq!(store.commit(&done(&held), &[sale(), shelf]).await.unwrap(), Commit::Applied);
+}
+
+#[tokio::test]
 async fn a_statement_cannot_end_the_transaction() {
     let folder = Scratch::new();
     let store = folder.store().await;

@@ -25,6 +25,9 @@ use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Record, RecordId, Status};
 
+/// A transaction takes a hundred writes, one of them the record's.
+const MOST_STAGED: usize = 99;
+
 /// Records in one DynamoDB table (partition key `pk`, index `parked`, TTL on `expires_at`).
 ///
 /// Stages [`RowWrite`](super::RowWrite)s and `TransactWriteItem`s of the same account and Region.
@@ -104,6 +107,14 @@ impl DynamoStore {
         write: &ConditionalWrite,
         staged: &[StagedWrite],
     ) -> Result<Commit, Error> {
+        // Refused by DynamoDB, it would be tried again.
+        if staged.len() > MOST_STAGED {
+            let many = staged.len();
+            let detail = format!("{many} writes; DynamoDB takes {MOST_STAGED} with the record");
+            return Err(Error::new(ErrorKind::Staged, "stage")
+                .with_id(&write.id)
+                .with_detail(detail));
+        }
         let mut items = vec![self.record_item(write)?];
         for staged in staged {
             items.push(rows::item(staged)?);

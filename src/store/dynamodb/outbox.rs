@@ -8,7 +8,6 @@ use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::AttributeValue;
-use tracing::error;
 
 use super::item::Attributes;
 use super::rows::encode;
@@ -79,16 +78,8 @@ impl Outbox for DynamoStore {
             .send()
             .await
             .map_err(|error| sdk_error("scan the outbox", None, error))?;
-        let mut entries = Vec::new();
-        for row in found.items.unwrap_or_default() {
-            match OutboxEntry::of_columns(&columns(&row)) {
-                Ok(entry) => entries.push(entry),
-                // It stays where it is, and nobody else waits for it.
-                Err(error) => {
-                    error!(%error, "a row of the outbox is none; correct it, or delete it");
-                }
-            }
-        }
+        let rows = found.items.unwrap_or_default();
+        let entries = rows.iter().filter_map(|row| OutboxEntry::of_row(Ok(columns(row)))).collect();
         Ok(Taken { entries, next: found.last_evaluated_key.as_ref().and_then(place) })
     }
 
@@ -98,16 +89,20 @@ impl Outbox for DynamoStore {
             let deleted = deleted.set_key(Some(key(entry))).send().await;
             return deleted.map(drop).map_err(|error| sdk_error("delete", None, error));
         };
+        // Only now: what is not sent yet must not expire.
+        let expires_at = unique.until.millis() / 1000 + KEPT_SECONDS;
         let marked = self
             .client
             .update_item()
             .table_name(self.outbox_table())
             .set_key(Some(key(entry)))
-            .update_expression("SET #sent_at = :at")
+            .update_expression("SET #sent_at = :at, #expires_at = :expires_at")
             .condition_expression("#nonce = :nonce")
             .expression_attribute_names("#sent_at", column::SENT_AT)
             .expression_attribute_names("#nonce", column::NONCE)
+            .expression_attribute_names("#expires_at", "expires_at")
             .expression_attribute_values(":at", millis(at))
+            .expression_attribute_values(":expires_at", AttributeValue::N(expires_at.to_string()))
             .expression_attribute_values(":nonce", AttributeValue::S(unique.nonce.clone()))
             .send()
             .await;
@@ -126,6 +121,22 @@ impl Outbox for DynamoStore {
     /// Nothing is noted: the stream and the next look at the table bring it again.
     async fn put_back(&self, _entry: &OutboxEntry, _at: Timestamp) -> Result<(), Error> {
         Ok(())
+    }
+
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        let nonce = entry.unique.as_ref().map(|unique| AttributeValue::S(unique.nonce.clone()));
+        let found = self
+            .client
+            .get_item()
+            .table_name(self.outbox_table())
+            .set_key(Some(key(entry)))
+            .consistent_read(true)
+            .send()
+            .await
+            .map_err(|error| sdk_error("get", None, error))?;
+        Ok(found.item.is_some_and(|row| {
+            row.get(column::NONCE) == nonce.as_ref() && !row.contains_key(column::SENT_AT)
+        }))
     }
 
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
@@ -154,19 +165,25 @@ impl Outbox for DynamoStore {
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
         let refused = |error| Error::new(ErrorKind::Staged, "outbox").with_source(error);
         entry.check().map_err(refused)?;
-        let until = entry.unique.as_ref().map_or(now, |unique| unique.until);
+        let nonce = entry.unique.as_ref().map(|unique| unique.nonce.clone()).unwrap_or_default();
         let mut item: HashMap<_, _> = key(entry);
         item.extend(encode(&entry.value_columns()));
-        let expires_at = until.millis() / 1000 + KEPT_SECONDS;
-        item.insert("expires_at".to_owned(), AttributeValue::N(expires_at.to_string()));
         let put = self
             .client
             .put_item()
             .table_name(self.outbox_table())
             .set_item(Some(item))
-            .condition_expression("attribute_not_exists(#order_key) OR #until <= :now")
+            // What is not sent yet is kept, however late: it was promised. The client itself sends
+            // this again if an answer is lost, and finds its own row.
+            .condition_expression(
+                "attribute_not_exists(#order_key) OR #nonce = :nonce \
+                 OR (#until <= :now AND attribute_exists(#sent_at))",
+            )
             .expression_attribute_names("#order_key", column::ORDER_KEY)
+            .expression_attribute_names("#nonce", column::NONCE)
             .expression_attribute_names("#until", column::UNTIL)
+            .expression_attribute_names("#sent_at", column::SENT_AT)
+            .expression_attribute_values(":nonce", AttributeValue::S(nonce))
             .expression_attribute_values(":now", millis(now))
             .send()
             .await;

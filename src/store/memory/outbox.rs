@@ -22,7 +22,7 @@ impl Outbox for MemoryStore {
         let mut entries = Vec::new();
         for ((_, key), values) in rows {
             let columns = key.iter().chain(values).map(|(n, v)| (n.clone(), v.clone())).collect();
-            entries.push(OutboxEntry::of_columns(&columns)?);
+            entries.extend(OutboxEntry::of_row(Ok(columns)));
         }
         let after = take.after.map(|place| (place.order_key, place.event_id));
         let place =
@@ -60,6 +60,15 @@ impl Outbox for MemoryStore {
         Ok(())
     }
 
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        let nonce = entry.unique.as_ref().map(|unique| RowValue::from(unique.nonce.as_str()));
+        let state = self.state();
+        let row = state.rows.get(&place_of(entry));
+        Ok(row.is_some_and(|row| {
+            row.get(column::NONCE) == nonce.as_ref() && !row.contains_key(column::SENT_AT)
+        }))
+    }
+
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
         let mut state = self.state();
         let is_it = |(table, key): &RowAt, values: &Columns| {
@@ -73,8 +82,11 @@ impl Outbox for MemoryStore {
 
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
         let mut state = self.state();
-        let is_held =
-            |row: &Columns| row.get(column::UNTIL).is_some_and(|until| *until > millis(now));
+        // What is not sent yet is kept, however late: it was promised.
+        let is_held = |row: &Columns| {
+            !row.contains_key(column::SENT_AT)
+                || row.get(column::UNTIL).is_some_and(|until| *until > millis(now))
+        };
         if state.rows.get(&place_of(entry)).is_some_and(is_held) {
             return Ok(false);
         }

@@ -9,7 +9,7 @@ use super::value::typeless;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take};
+use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
 
 /// Two relays that look at once do not wait for each other.
 const LOCKING: &str = "FOR UPDATE SKIP LOCKED";
@@ -19,9 +19,9 @@ async fn rows(client: &Client, (sql, values): &Sql) -> Result<Vec<Row>, Error> {
     rows.map_err(|error| fault("outbox", error))
 }
 
-fn entry(row: &Row) -> Result<OutboxEntry, Error> {
+fn entry(row: &Row) -> Option<OutboxEntry> {
     let columns = columns(|name| row.try_get(name), |name| row.try_get(name));
-    OutboxEntry::of_columns(&columns.map_err(|error| fault("outbox", error))?)
+    OutboxEntry::of_row(columns.map_err(|error| fault("outbox", error)))
 }
 
 impl PostgresStore {
@@ -38,7 +38,7 @@ impl PostgresStore {
 impl Outbox for PostgresStore {
     async fn take(&self, asked: Take) -> Result<Taken, Error> {
         let rows = self.answered(take(&asked, LOCKING)).await?;
-        let entries = rows.iter().map(entry).collect::<Result<_, _>>()?;
+        let entries = rows.iter().filter_map(entry).collect();
         Ok(Taken { entries, next: None })
     }
 
@@ -48,6 +48,10 @@ impl Outbox for PostgresStore {
 
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
         self.answered(put_back(entry, at)).await.map(drop)
+    }
+
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        Ok(!self.answered(unsent(entry)).await?.is_empty())
     }
 
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {

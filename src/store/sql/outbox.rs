@@ -73,6 +73,14 @@ pub fn sent(entry: &OutboxEntry, when: Timestamp) -> Sql {
     (format!("UPDATE {OUTBOX} {sql}"), values)
 }
 
+/// What `is_unsent` reads: a row, or none.
+pub fn unsent(entry: &OutboxEntry) -> Sql {
+    let mut values = key(entry).to_vec();
+    values.push(entry.unique.as_ref().map(|unique| unique.nonce.clone()).into());
+    let sql = "order_key = $1 AND event_id = $2 AND nonce = $3 AND sent_at IS NULL";
+    (format!("SELECT seq FROM {OUTBOX} WHERE {sql}"), values)
+}
+
 /// What `put_back` writes.
 pub fn put_back(entry: &OutboxEntry, when: Timestamp) -> Sql {
     let mut values = key(entry).to_vec();
@@ -87,7 +95,8 @@ pub fn clear(row: &str, nonce: &str) -> Sql {
     (sql, vec![row.into(), nonce.into()])
 }
 
-/// What `add_unique` writes: it changes one row, or none.
+/// What `add_unique` writes: it changes one row, or none. What is not sent yet is kept, however
+/// late: it was promised.
 pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
     let mut values = key(entry).to_vec();
     let columns = entry.value_columns();
@@ -99,7 +108,7 @@ pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
     let sql = format!(
         "INSERT INTO {OUTBOX} (order_key, event_id, {}) VALUES ($1, $2, {}) \
          ON CONFLICT (order_key, event_id) DO UPDATE SET {}, sent_at = NULL, taken_until = 0 \
-         WHERE {OUTBOX}.until <= ${}",
+         WHERE {OUTBOX}.until <= ${} AND {OUTBOX}.sent_at IS NOT NULL",
         names.join(", "),
         places.join(", "),
         anew.join(", "),

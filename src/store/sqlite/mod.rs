@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::Mutex;
 
-use self::fault::fault;
+use self::fault::{fault, is_condition};
 use self::file::Missing;
 use self::rows::Steps;
 use super::sql::{NATIVE, OUTBOX};
@@ -179,8 +179,14 @@ fn commit(
             return Ok(Commit::Refused { index });
         }
     }
-    transaction.commit().map_err(|error| fault("commit", error))?;
-    Ok(Commit::Applied)
+    match transaction.commit() {
+        Ok(()) => Ok(Commit::Applied),
+        // A constraint that is checked at the end.
+        Err(error) if is_condition(&error) => {
+            Ok(Commit::Refused { index: staged.len().saturating_sub(1) })
+        }
+        Err(error) => Err(fault("commit", error)),
+    }
 }
 
 impl fmt::Debug for SqliteStore {

@@ -9,7 +9,7 @@ use super::fault::fault;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take};
+use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
 
 fn unfit(error: Unfit) -> Error {
     match error {
@@ -25,6 +25,13 @@ fn execute(connection: &Connection, (sql, values): &Sql) -> Result<usize, Error>
     statement.raw_execute().map_err(|error| fault("outbox", error))
 }
 
+fn is_any(connection: &Connection, (sql, values): &Sql) -> Result<bool, Error> {
+    let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
+    bind(&mut statement, values).map_err(unfit)?;
+    let row = statement.raw_query().next().map(|row| row.is_some());
+    row.map_err(|error| fault("outbox", error))
+}
+
 fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEntry>, Error> {
     let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
     bind(&mut statement, values).map_err(unfit)?;
@@ -32,8 +39,7 @@ fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEnt
     let mut entries = Vec::new();
     while let Some(row) = rows.next().map_err(|error| fault("outbox", error))? {
         let columns = columns(|name| row.get(name), |name| row.get(name));
-        let columns = columns.map_err(|error| fault("outbox", error))?;
-        entries.push(OutboxEntry::of_columns(&columns)?);
+        entries.extend(OutboxEntry::of_row(columns.map_err(|error| fault("outbox", error))));
     }
     Ok(entries)
 }
@@ -58,6 +64,11 @@ impl Outbox for SqliteStore {
 
     async fn put_back(&self, entry: &OutboxEntry, at: Timestamp) -> Result<(), Error> {
         self.changed(put_back(entry, at)).await.map(drop)
+    }
+
+    async fn is_unsent(&self, entry: &OutboxEntry) -> Result<bool, Error> {
+        let sql = unsent(entry);
+        self.with("outbox", move |connection| is_any(connection, &sql)).await
     }
 
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error> {
