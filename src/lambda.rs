@@ -42,7 +42,8 @@ async fn answered(
     let relay = || {
         relay.ok_or_else(|| {
             Error::new(ErrorKind::Config, "relay").with_detail(
-                "this store has no outbox, and an outbox's stream is connected to this function",
+                "this store has no outbox; remove the stream or the schedule from this function, \
+                 or set ONLYONCE_STORE to dynamodb://TABLE",
             )
         })
     };

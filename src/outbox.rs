@@ -22,8 +22,8 @@ fn refused(error: impl Into<BoxError>) -> Error {
 /// `Context::outbox`. It goes out by itself: to keep it in order with
 /// others, set its [`order_key`](OutboxEntry::order_key).
 ///
-/// [`OutboxEntry::row`] makes a row of it, which DynamoDB takes as a `TransactWriteItem` and SQL
-/// as a statement.
+/// [`OutboxEntry::row`] makes a row of it, for a store or as a `TransactWriteItem`;
+/// `SqlStatement::try_from(&entry)` a statement.
 pub fn entry(event: impl Into<String>, payload: &impl Serialize) -> Result<OutboxEntry, Error> {
     let created_at = SystemClock.now();
     let id = format!("{:013}-{}", created_at.millis(), OsEntropy.claim_id().as_str());
@@ -35,7 +35,7 @@ pub fn entry(event: impl Into<String>, payload: &impl Serialize) -> Result<Outbo
         created_at,
         unique: None,
     };
-    entry.check().map_err(refused)?;
+    entry.checked()?;
     Ok(entry)
 }
 
@@ -105,6 +105,7 @@ impl UniqueMessage {
                 until: now + self.at_most,
             }),
         };
+        entry.checked()?;
         outbox.add_unique(&entry, now).await
     }
 }

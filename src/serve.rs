@@ -39,8 +39,8 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     let relay = match settings.relay {
         RelaySetting::Off => None,
         RelaySetting::Also | RelaySetting::Only => {
-            let none =
-                "ONLYONCE_RELAY is set, and the store that ONLYONCE_STORE names has no outbox";
+            let none = "ONLYONCE_RELAY is set, and the store that ONLYONCE_STORE names has no outbox; \
+                 unset it, or use dynamodb://, postgres:// or sqlite:";
             Some(Relay::of(&worker, queue.clone()).ok_or_else(|| fault(none))?)
         }
     };

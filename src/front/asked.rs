@@ -77,8 +77,7 @@ fn unique(message: &Message) -> Option<UniqueRow> {
     let AttributeValue::Text(text) = &message.attributes.get(ATTRIBUTE_UNIQUE)?.value else {
         return None;
     };
-    let (row, nonce) = text.split_once('/')?;
-    Some(UniqueRow { row: row.to_owned(), nonce: nonce.to_owned() })
+    UniqueRow::read(text)
 }
 
 /// A name that is given, perhaps an empty one, or else one that is derived.

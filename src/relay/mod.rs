@@ -29,7 +29,7 @@ use crate::front::{
 };
 use crate::protocol::{Fingerprint, OutboxEntry, Timestamp, Unique};
 use crate::runtime::before;
-use crate::service::{Deadline, Worker};
+use crate::service::{Deadline, UniqueRow, Worker};
 use crate::store::Outbox;
 
 pub use source::Source;
@@ -158,7 +158,8 @@ impl Relay {
         let mut message = self.message(entry, key.as_str());
         message.id.clone_from(nonce);
         message.group = Some(group(&entry.order_key));
-        let clears = Attribute::text(format!("{}/{nonce}", entry.order_key));
+        let row = UniqueRow { row: entry.order_key.clone(), nonce: nonce.clone() };
+        let clears = Attribute::text(row.to_string());
         message.attributes.insert(ATTRIBUTE_UNIQUE.to_owned(), clears);
         self.queue.send(&message).await
     }

@@ -44,6 +44,20 @@ pub struct UniqueRow {
     pub nonce: String,
 }
 
+impl fmt::Display for UniqueRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.row, self.nonce)
+    }
+}
+
+impl UniqueRow {
+    /// What a message's attribute says, if it says one.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (row, nonce) = text.split_once('/')?;
+        Some(Self { row: row.to_owned(), nonce: nonce.to_owned() })
+    }
+}
+
 impl fmt::Debug for Delivery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Delivery").field("job", &self.job).finish_non_exhaustive()

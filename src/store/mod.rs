@@ -73,9 +73,7 @@ pub trait Store: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// Its outbox, if it has one.
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        None
-    }
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>>;
 }
 
 /// A store that others look at, too.

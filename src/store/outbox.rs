@@ -32,7 +32,7 @@ pub trait Outbox: Send + Sync + 'static {
     async fn clear(&self, row: &str, nonce: &str) -> Result<(), Error>;
 
     /// Adds a unique message, unless another with its row waits or runs at `now`; one that is not
-    /// sent yet waits, however late it is. Answers whether it did.
+    /// sent yet waits, however late it is. Answers whether it did. The entry has been checked.
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error>;
 }
 
@@ -105,12 +105,17 @@ impl OutboxEntry {
     /// The entry as a row of `table`, to commit with what it tells of: the table that
     /// [`Capabilities::outbox`](super::Capabilities) names.
     pub fn row(&self, table: &str) -> Result<RowWrite, Error> {
-        self.check().map_err(|error| Error::new(ErrorKind::Staged, "outbox").with_source(error))?;
+        self.checked()?;
         Ok(RowWrite::PutIfAbsent {
             table: table.to_owned(),
             key: self.key_columns(),
             values: self.value_columns(),
         })
+    }
+
+    /// Refuses what some store or queue would not take.
+    pub(crate) fn checked(&self) -> Result<(), Error> {
+        self.check().map_err(|error| Error::new(ErrorKind::Staged, "outbox").with_source(error))
     }
 
     pub(crate) fn key_columns(&self) -> Columns {

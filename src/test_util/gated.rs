@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, HandlerError};
 use crate::front::{Delay, Mark, Message, Placed, Queue};
 use crate::local::LocalQueue;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Said, Status};
-use crate::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 
 /// The store.
 #[derive(Clone)]
@@ -92,6 +92,10 @@ impl Store for GatedStore {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        self.inner.clone().outbox()
     }
 }
 

@@ -69,6 +69,10 @@ impl Store for Gated<dyn Store> {
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
     }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        None
+    }
 }
 
 #[async_trait]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::protocol::{ConditionalWrite, Record, RecordId, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use tokio::runtime::Runtime;
 
 /// With a runtime of its own.
@@ -69,5 +69,9 @@ impl Store for Apart {
 
     fn capabilities(&self) -> Capabilities {
         self.store().capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        None
     }
 }

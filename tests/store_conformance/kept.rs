@@ -1,9 +1,11 @@
 //! A store with what it lives on: a folder, a process.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::protocol::{ConditionalWrite, Record, RecordId, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 
 /// What `_keeps` is goes with the store.
 pub struct Kept<S, K> {
@@ -40,5 +42,9 @@ impl<S: Store, K: Send + Sync + 'static> Store for Kept<S, K> {
 
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        None
     }
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::local::{Drained, LocalQueue, Poller, QueueSettings};
 use onlyonce::protocol::{ConditionalWrite, IdempotencyKey, Record, RecordId, RetryPolicy, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use onlyonce::{Context, EffectKey, HandlerError, Job, Router, Worker};
 use tokio::sync::watch;
 
@@ -210,5 +210,9 @@ impl Store for Watched {
 
     fn capabilities(&self) -> Capabilities {
         self.store.capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        self.store.clone().outbox()
     }
 }

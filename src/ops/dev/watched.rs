@@ -8,7 +8,7 @@ use super::kill::{Boundary, Kill};
 use super::ledger::Ledger;
 use crate::error::Error;
 use crate::protocol::{Change, ConditionalWrite, Field, Record, RecordId, Status};
-use crate::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 
 pub struct WatchedStore {
     inner: Arc<dyn Store>,
@@ -97,5 +97,9 @@ impl Store for WatchedStore {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        self.inner.clone().outbox()
     }
 }

@@ -12,7 +12,7 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use super::item::Attributes;
 use super::rows::encode;
 use super::{DynamoStore, sdk_error};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Place, Take, Taken, UNIQUE, column};
 use crate::store::{Columns, RowValue};
@@ -163,8 +163,6 @@ impl Outbox for DynamoStore {
     }
 
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
-        let refused = |error| Error::new(ErrorKind::Staged, "outbox").with_source(error);
-        entry.check().map_err(refused)?;
         let nonce = entry.unique.as_ref().map(|unique| unique.nonce.clone()).unwrap_or_default();
         let mut item: HashMap<_, _> = key(entry);
         item.extend(encode(&entry.value_columns()));

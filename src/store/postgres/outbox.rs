@@ -6,7 +6,7 @@ use tokio_postgres::{Client, Row};
 use super::PostgresStore;
 use super::fault::fault;
 use super::value::typeless;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
 use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
@@ -59,8 +59,6 @@ impl Outbox for PostgresStore {
     }
 
     async fn add_unique(&self, entry: &OutboxEntry, now: Timestamp) -> Result<bool, Error> {
-        let refused = |error| Error::new(ErrorKind::Staged, "outbox").with_source(error);
-        entry.check().map_err(refused)?;
         let (sql, values) = add_unique(entry, now);
         // The row that it has changed, if it has.
         Ok(!self.answered((format!("{sql} RETURNING seq"), values)).await?.is_empty())

@@ -44,7 +44,6 @@ CREATE TABLE onlyonce_outbox (
     event TEXT NOT NULL,
     body TEXT NOT NULL,
     message_key TEXT,
-    traceparent TEXT,
     nonce TEXT,
     created_at BIGINT NOT NULL,
     until BIGINT,

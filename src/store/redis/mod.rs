@@ -7,7 +7,7 @@ mod link;
 mod staged;
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use ::redis::{Client, Script, ScriptInvocation, Value, cmd};
@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use self::link::Link;
 use self::staged::Step;
-use super::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Expect, Record, RecordId, SCHEMA_VERSION, Status};
 
@@ -40,8 +40,8 @@ pub use staged::RedisWrite;
 ///
 /// So use it where a rare second time does no harm: mails, notifications, cache fills; and keyed
 /// effects. Not for money by itself, and not for effects that must run at most once.
-/// `onlyonce doctor` looks at `maxmemory-policy`, `appendonly` and the replicas; `onlyonce setup`
-/// warns of a policy that evicts.
+/// Look at `maxmemory-policy`, `appendonly` and the replicas before you do; `onlyonce setup` warns of
+/// a policy that evicts.
 ///
 /// A record is a hash, `{onlyonce}:record:ID`, whose fields have the names that they have in every
 /// store; `HGETALL` shows it. Its TTL follows `expires_at`, and is never before ten minutes after its
@@ -222,6 +222,10 @@ impl Store for RedisStore {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities { rows: false, native: &[staged::NATIVE], outbox: None }
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        None
     }
 }
 

@@ -12,7 +12,6 @@ mod statement;
 pub use abort::Abort;
 pub(super) use decode::{StoredRow, WrongColumn, decode};
 pub(super) use draft::Drafted;
-pub use outbox::insert;
 pub(super) use record::record_sql;
 pub(super) use rows::{Dialect, row_sql};
 pub(super) use statement::NATIVE;

@@ -1,7 +1,7 @@
 //! The outbox in SQL, alike on every store.
 
 use super::{OUTBOX, SqlStatement, SqlValue};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Take, column, millis};
 use crate::store::{Columns, RowValue};
@@ -117,15 +117,20 @@ pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
     (sql, values)
 }
 
-/// An entry as a statement, for a transaction of your own.
-pub fn insert(entry: &OutboxEntry) -> Result<SqlStatement, Error> {
-    entry.check().map_err(|error| Error::new(ErrorKind::Staged, "outbox").with_source(error))?;
-    let all: Columns = entry.key_columns().into_iter().chain(entry.value_columns()).collect();
-    let names: Vec<_> = all.keys().map(String::as_str).collect();
-    let places: Vec<_> = (1..=all.len()).map(|n| format!("${n}")).collect();
-    Ok(SqlStatement {
-        sql: format!("INSERT INTO {OUTBOX} ({}) VALUES ({})", names.join(", "), places.join(", ")),
-        params: all.into_values().map(SqlValue::from).collect(),
-        expect_changes: Some(1),
-    })
+/// For a transaction of your own.
+impl TryFrom<&OutboxEntry> for SqlStatement {
+    type Error = Error;
+
+    fn try_from(entry: &OutboxEntry) -> Result<Self, Error> {
+        entry.checked()?;
+        let all: Columns = entry.key_columns().into_iter().chain(entry.value_columns()).collect();
+        let names: Vec<_> = all.keys().map(String::as_str).collect();
+        let places: Vec<_> = (1..=all.len()).map(|n| format!("${n}")).collect();
+        let (names, places) = (names.join(", "), places.join(", "));
+        Ok(Self {
+            sql: format!("INSERT INTO {OUTBOX} ({names}) VALUES ({places})"),
+            params: all.into_values().map(SqlValue::from).collect(),
+            expect_changes: Some(1),
+        })
+    }
 }
