@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
-use crate::store::{Capabilities, Commit, Cursor, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
 
 /// What goes wrong with one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,10 @@ impl Store for FaultStore {
 
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
+    }
+
+    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
+        self.inner.clone().outbox()
     }
 }
 
