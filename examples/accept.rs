@@ -1,5 +1,12 @@
 //! An HTTP endpoint that accepts orders: `ONLYONCE_QUEUE_URL=.. cargo run --example accept`.
 //!
+//! ```sh
+//! curl -i localhost:8080/orders -H 'content-type: application/json' -H 'x-customer: ada' \
+//!     -H 'idempotency-key: click-1' -d '{"number": "42", "sku": "cup", "quantity": 1}'
+//! ```
+//!
+//! The `key` of its answer is the digest that `onlyonce inspect` takes.
+//!
 //! The key is made here and not in the worker. Here the order is one thing: the customer's one
 //! click, however often its request arrives. Its client repeats the request when the answer is
 //! lost, this endpoint repeats the message when SQS's answer is lost, and SQS delivers it again;
@@ -158,7 +165,8 @@ async fn bounded(State(shop): State<Arc<Shop>>, request: Request, next: Next) ->
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     onlyonce::telemetry::init();
-    let producer = Producer::new(&sdk::load().await, std::env::var("ONLYONCE_QUEUE_URL")?);
+    let url = std::env::var("ONLYONCE_QUEUE_URL").map_err(|_| "set ONLYONCE_QUEUE_URL")?;
+    let producer = Producer::new(&sdk::load().await, url);
     let producer = producer.limit(Duration::from_secs(5));
     let shop = Arc::new(Shop { producer, seen: Mutex::default(), room: Semaphore::new(AT_ONCE) });
     let routes = Router::new()

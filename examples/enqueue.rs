@@ -11,7 +11,8 @@ struct Invoice {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let producer = Producer::new(&sdk::load().await, std::env::var("ONLYONCE_QUEUE_URL")?);
+    let url = std::env::var("ONLYONCE_QUEUE_URL").map_err(|_| "set ONLYONCE_QUEUE_URL")?;
+    let producer = Producer::new(&sdk::load().await, url);
     let key = IdempotencyKey::new("invoice:42:finalize")?;
     let invoice = Invoice { invoice: 42, amount: 4200 };
     let sent = producer.send(Command::new("invoice.finalize", key, &invoice)?).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::OptionFuture;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing::warn;
 
 use crate::config::{RelaySetting, Settings};
 use crate::error::{BoxError, Error, ErrorKind};
@@ -30,9 +31,16 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
         .namespace(&settings.namespace)
         .concurrency(settings.concurrency)
         .build(jobs)?;
+    let has_dlq = settings.dlq_url.is_some();
     let queue = SqsQueue::new(&sdk).queue_url(settings.queue_url.clone()).dlq_url(settings.dlq_url);
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
         return lambda::serve(worker, queue).await;
+    }
+    if !has_dlq {
+        warn!(
+            "ONLYONCE_DLQ_URL is not set: what fails for good stays in the queue, by whose redrive \
+             policy it goes, and an event of the outbox that cannot be sent holds up those behind it"
+        );
     }
     let fault = |detail| Error::new(ErrorKind::Config, "start").with_detail(detail);
     let queue = Arc::new(queue);
@@ -40,7 +48,7 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
         RelaySetting::Off => None,
         RelaySetting::Also | RelaySetting::Only => {
             let none = "ONLYONCE_RELAY is set, and the store that ONLYONCE_STORE names has no outbox; \
-                 unset it, or use dynamodb://, postgres:// or sqlite:";
+                 unset it, or use dynamodb://, postgres:// or sqlite:, which have one";
             Some(Relay::of(&worker, queue.clone()).ok_or_else(|| fault(none))?)
         }
     };

@@ -143,6 +143,14 @@ fn store(text: &str) -> Result<StoreSetting, Error> {
         return Ok(StoreSetting::DynamoDb { table: table.to_owned() });
     }
     if let Some(path) = after("sqlite:") {
+        // A file at the root, to us; to whoever wrote it, one beside the program.
+        if path.starts_with("//") {
+            return Err(fault(
+                "ONLYONCE_STORE begins with sqlite://; write sqlite:PATH, as in sqlite:jobs.db or \
+                 sqlite:/var/lib/jobs.db"
+                    .to_owned(),
+            ));
+        }
         return Ok(StoreSetting::Sqlite { path: PathBuf::from(path) });
     }
     if ["redis://", "rediss://", "redis+unix://", "unix://"].iter().any(|it| after(it).is_some()) {
@@ -190,6 +198,7 @@ mod tests {
         assert_eq!(store("sqlite:/var/lib/jobs.db").unwrap(), sqlite("/var/lib/jobs.db"));
         assert_eq!(store("memory:").unwrap(), StoreSetting::Memory);
         assert!(store("sqlite:").is_err());
+        assert!(store("sqlite://jobs.db").unwrap_err().to_string().contains("sqlite:jobs.db"));
         assert!(store("dynamodb://").is_err());
         for url in ["redis://host/1", "rediss://u:p@host:1", "redis+unix:///s", "unix:///s?db=1"] {
             let StoreSetting::Redis(read) = store(url).unwrap() else { panic!("{url}") };

@@ -34,4 +34,6 @@ pub use settle::{
 };
 pub use time::{EpochSeconds, Retention, Timestamp, handler_stop};
 pub use write::{Change, ConditionalWrite, Expect, Field};
-pub(crate) use xml::{is_xml, xml_json};
+#[cfg(feature = "producer")]
+pub(crate) use xml::is_xml;
+pub(crate) use xml::xml_json;

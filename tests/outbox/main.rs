@@ -89,6 +89,7 @@ macro_rules! relays {
             unique::a_late_message_clears_no_later_one,
             unique::many_at_once_are_one,
             unique::a_fused_jobs_row_goes_with_it_and_its_event_is_sent,
+            unique::whatever_goes_wrong_with_its_end_the_next_has_room,
             unique::what_waits_to_be_sent_is_not_replaced,
             unique::what_is_quarantined_again_makes_room_too,
         ]);

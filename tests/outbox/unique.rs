@@ -10,6 +10,7 @@ use onlyonce::protocol::{
 };
 use onlyonce::runtime::{self, Clock, SystemClock};
 use onlyonce::store::{Commit, SqlStatement, Store};
+use onlyonce::test_util::{Fault, FaultStore};
 use onlyonce::{Context, Router, Worker};
 
 use crate::shop::{Order, Shop};
@@ -119,6 +120,26 @@ pub async fn a_fused_jobs_row_goes_with_it_and_its_event_is_sent(store: Arc<dyn 
     shop.relayed().await;
     assert_eq!(shop.told(), ["done"]);
     assert_eq!(shop.queue.dead().len(), 2);
+}
+
+pub async fn whatever_goes_wrong_with_its_end_the_next_has_room(store: Arc<dyn Store>) {
+    let ends = [("reindex", false), ("reindex", true), ("unclear", false), ("order.fused", false)];
+    let faults = [Fault::LoseRequest, Fault::LoseReply, Fault::Contend];
+    for (n, (job, fails)) in ends.into_iter().enumerate() {
+        for (at, fault) in (0..3).flat_map(|at| faults.map(|fault| (at, fault))) {
+            let script = (0..at).map(|_| Fault::None).chain([fault]);
+            let faulty = FaultStore::new(store.clone(), script);
+            let shop = Shop::new(Arc::new(faulty));
+            let id = format!("{n}-{at}-{fault:?}");
+            let key = IdempotencyKey::new(id.as_str()).unwrap();
+            let order = Order { id: id.clone(), fails, ..Order::default() };
+            let message = UniqueMessage::new(job, "u", key, &order).unwrap();
+            assert!(message.send(shop.outbox.as_ref()).await.unwrap(), "before {id}");
+            assert!(shop.relayed().await.sent > 0);
+            let drained = shop.drained().await;
+            assert_eq!(drained.deleted, 1, "{id}: {drained:?}");
+        }
+    }
 }
 
 pub async fn what_waits_to_be_sent_is_not_replaced(store: Arc<dyn Store>) {

@@ -100,7 +100,9 @@ impl Step {
             )));
         };
         let write = value.downcast_ref::<RedisWrite>();
-        let write = write.ok_or_else(|| refuse(format!("Redis takes {NATIVE}, not {form}")))?;
+        let write = write.ok_or_else(|| {
+            refuse(format!("Redis takes {NATIVE}, not {form}; SQL needs postgres:// or sqlite:"))
+        })?;
         write.check()?;
         Ok(write.step())
     }
