@@ -1,7 +1,7 @@
 //! An HTTP endpoint that accepts orders: `ONLYONCE_QUEUE_URL=.. cargo run --example accept`.
 //!
 //! ```sh
-//! curl -i localhost:8080/orders -H 'content-type: application/json' -H 'x-customer: ada' \
+//! curl -i localhost:3000/orders -H 'content-type: application/json' -H 'x-customer: ada' \
 //!     -H 'idempotency-key: click-1' -d '{"number": "42", "sku": "cup", "quantity": 1}'
 //! ```
 //!
