@@ -137,7 +137,7 @@ pub fn claim(current: Option<Record>, request: &ClaimRequest, now: Timestamp) ->
     }
 }
 
-fn differs(stored: Option<&Fingerprint>, given: Option<&Fingerprint>) -> bool {
+pub(super) fn differs(stored: Option<&Fingerprint>, given: Option<&Fingerprint>) -> bool {
     matches!((stored, given), (Some(stored), Some(given)) if stored != given)
 }
 
@@ -249,7 +249,7 @@ fn spend(record: &Record, request: &ClaimRequest, now: Timestamp) -> Claim {
 }
 
 /// The attempt that holds `record` has died: what it began after its last write nobody knows.
-fn unrecorded_since(record: &Record) -> Option<Timestamp> {
+pub(super) fn unrecorded_since(record: &Record) -> Option<Timestamp> {
     record.unrecorded_since.or(Some(record.updated_at))
 }
 

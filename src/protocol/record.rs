@@ -230,6 +230,12 @@ impl Record {
     pub fn has_open_intent(&self) -> bool {
         has_open_intent(&self.effects)
     }
+
+    /// The first effect that may have been started with its outcome not recorded.
+    pub fn open_intent(&self) -> Option<&str> {
+        let mut effects = self.effects.iter();
+        effects.find(|(_, it)| it.state == EffectState::Intent).map(|(name, _)| name.as_str())
+    }
 }
 
 /// Whether some effect may have been started with its outcome not recorded.
