@@ -103,7 +103,10 @@ fn what_a_worker_could_not_read_is_not_sent() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let folder = Folder::new();
-    for verb in ["dev", "setup", "send", "inspect", "list", "import"] {
+    for verb in [
+        "dev", "setup", "send", "inspect", "list", "import", "release", "resolve", "forget",
+        "replay",
+    ] {
         let (code, said) = run(&mut onlyonce(&folder.0), &[verb, "--help"]);
         assert!(code == Some(0) && said.contains("Example"), "{verb}: {said}");
         assert!(said.contains("--json"), "{verb}");

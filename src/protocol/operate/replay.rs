@@ -1,7 +1,6 @@
 //! Running again what has failed.
 
 use super::{NotNow, write};
-use crate::protocol::claim::differs;
 use crate::protocol::write::{ConditionalWrite, Field};
 use crate::protocol::{ClaimId, Fingerprint, Record, Status, Timestamp};
 
@@ -22,12 +21,12 @@ pub fn replay(
     request: &Replay,
     now: Timestamp,
 ) -> Result<ConditionalWrite, NotNow> {
-    match record.status {
-        Status::Failed => {}
-        // A message may bring no new payload to what waits for one, either.
-        is => return Err(NotNow::Status { is, wanted: "a failed one" }),
+    if record.status != Status::Failed {
+        return Err(NotNow::Status { is: record.status, wanted: "a failed one" });
     }
-    same_payload(record, request.fingerprint.as_ref())?;
+    if record.is_of_other(request.fingerprint.as_ref()) {
+        return Err(NotNow::OtherPayload);
+    }
     if let Some(effect) = record.open_intent() {
         return Err(NotNow::OpenIntent { effect: effect.to_owned() });
     }
@@ -42,12 +41,4 @@ pub fn replay(
             Field::Quarantine(None),
         ],
     ))
-}
-
-/// Whether a payload is the one that the record's key is bound to.
-pub(super) fn same_payload(record: &Record, given: Option<&Fingerprint>) -> Result<(), NotNow> {
-    match differs(record.fingerprint.as_ref(), given) {
-        true => Err(NotNow::OtherPayload),
-        false => Ok(()),
-    }
 }
