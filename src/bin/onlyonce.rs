@@ -12,7 +12,7 @@ use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, Desk, OperateVerb, RecordView, SendPlan, instant};
+use onlyonce::ops::{self, Desk, DlqArguments, OperateVerb, Queues, RecordView, SendPlan, instant};
 use onlyonce::producer::Producer;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::runtime::SystemClock;
@@ -93,6 +93,8 @@ enum Verb {
     },
     #[command(flatten)]
     Operate(OperateVerb),
+    /// The dead-letter queue: what is in it and why, and bringing it back.
+    Dlq(DlqArguments),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -170,6 +172,12 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
                 Ok(SqsQueue::new(&sdk::load().await).queue_url(Some(url)))
             };
             verb.run(&desk(&settings, is_json).await?, queue).await
+        }
+        Verb::Dlq(arguments) => {
+            let queues =
+                Queues { queue_url: settings.queue_url.clone(), dlq_url: settings.dlq_url.clone() };
+            let desk = async || desk(&settings, is_json).await;
+            Box::pin(arguments.run(queues, sdk::load(), desk)).await
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What an operator does beside the running worker.
 
 pub mod dev;
+mod dlq;
 mod import;
 mod inspect;
 mod lines;
@@ -10,6 +11,7 @@ mod send_file;
 mod timeline;
 mod view;
 
+pub use dlq::{DlqArguments, Queues};
 pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::{inspect, list};
 pub use lines::read_lines;
