@@ -104,10 +104,22 @@ fn what_a_worker_could_not_read_is_not_sent() {
 fn every_verb_has_help_with_an_example() {
     let folder = Folder::new();
     for verb in [
-        "dev", "setup", "send", "inspect", "list", "import", "release", "resolve", "forget",
+        "dev",
+        "setup",
+        "send",
+        "inspect",
+        "list",
+        "import",
+        "release",
+        "resolve",
+        "forget",
         "replay",
+        "dlq list",
+        "dlq show",
+        "dlq replay",
     ] {
-        let (code, said) = run(&mut onlyonce(&folder.0), &[verb, "--help"]);
+        let mut command = onlyonce(&folder.0);
+        let (code, said) = run(command.args(verb.split(' ')), &["--help"]);
         assert!(code == Some(0) && said.contains("Example"), "{verb}: {said}");
         assert!(said.contains("--json"), "{verb}");
     }
