@@ -1,4 +1,5 @@
 //! What an operator does beside the running worker.
+#![doc = include_str!("../docs/operating.md")]
 
 pub mod dev;
 mod dlq;

@@ -35,6 +35,9 @@ fn a_worker_in_rust_needs_no_jobs_file() {
     let (code, said) =
         run(&mut onlyonce(&folder.0), &["inspect", "order.settle", "order:1:settle"]);
     assert!(code == Some(0) && said.contains("completed"), "{said}");
+    let arguments = ["forget", "order.settle", "order:1:settle", "--yes"];
+    let (code, said) = run(example("my_worker").env("ONLYONCE_STORE", &store), &arguments);
+    assert!(code == Some(0) && said.contains("forgotten"), "{said}");
 }
 
 #[test]
