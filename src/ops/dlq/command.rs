@@ -12,7 +12,7 @@ use super::drawer::Drawer;
 use super::letter::{Filter, Letter};
 use super::replay::{Fate, Plan, Replayed, replay};
 use crate::error::BoxError;
-use crate::front::{AttributeValue, Queue, SqsQueue};
+use crate::front::{AttributeValue, SqsQueue};
 use crate::ops::{Desk, instant};
 use crate::protocol::Timestamp;
 use crate::runtime::{Clock, SystemClock};
@@ -103,10 +103,9 @@ impl DlqArguments {
                     return Err("no queue: give --queue-url or set ONLYONCE_QUEUE_URL".into());
                 }
                 let queue = SqsQueue::new(&sdk).queue_url(url);
-                let queue: &dyn Queue = &queue;
                 let plan = Plan { filter: &filter, is_dry: !yes, rate, limit };
                 let tell = |letter: &Letter, fate| tell(&desk, letter, fate);
-                let done = Box::pin(replay(&desk, &mut drawer, Some(queue), &plan, tell)).await;
+                let done = Box::pin(replay(&desk, &mut drawer, &queue, &plan, tell)).await;
                 done.and_then(|done| sum_up(&desk, done))
             }
         };

@@ -12,7 +12,7 @@ use super::letter::{Filter, Letter};
 use crate::error::BoxError;
 use crate::front::{Asked, Message, Placed, QUARANTINE_ATTRIBUTE, Queue, asked};
 use crate::ops::Desk;
-use crate::protocol::{Fingerprint, RecordId, Status};
+use crate::protocol::{Fingerprint, RecordId, Status, Timestamp};
 use crate::runtime::{Clock, SystemClock, Task, spawn};
 use crate::service::Delivery;
 
@@ -83,56 +83,89 @@ pub(super) struct Plan<'a> {
 pub(super) async fn replay(
     desk: &Desk,
     drawer: &mut Drawer,
-    queue: Option<&dyn Queue>,
+    queue: &dyn Queue,
     plan: &Plan<'_>,
     tell: impl Fn(&Letter, Fate) -> Result<(), BoxError>,
 ) -> Result<Replayed, BoxError> {
     let (stop, _listening) = stop_signal()?;
     let mut done = Replayed { is_dry: plan.is_dry, ..Replayed::default() };
-    let gap = Duration::from_secs(1) / plan.rate.max(1);
     let mut next_at = SystemClock.now();
     loop {
         let messages = drawer.next().await?;
         if messages.is_empty() {
             return Ok(done);
         }
-        // What comes after a stop or the limit goes back with the rest.
+        // What comes after a stop, the limit or an error goes back with the rest.
         let mut coming = messages.into_iter();
         while let Some(message) = coming.next() {
-            if *stop.borrow() || done.sent >= plan.limit {
-                done.is_interrupted = *stop.borrow();
-                drawer.leave(&message);
-                coming.for_each(|message| drawer.leave(&message));
-                return Ok(done);
-            }
-            let letter = Letter::of(&message, &desk.jobs, &desk.namespace);
-            if !plan.filter.takes(&letter, SystemClock.now()) {
-                done.others += 1;
-                drawer.leave(&message);
-                continue;
-            }
-            let fate = fate(desk, &message, plan.filter).await?;
-            tell(&letter, fate)?;
-            if !fate.is_sent() {
-                done.left += 1;
-                drawer.leave(&message);
-                continue;
-            }
-            done.sent += 1;
-            let Some(queue) = queue.filter(|_| !plan.is_dry) else {
-                drawer.leave(&message);
-                continue;
+            done.is_interrupted = *stop.borrow();
+            let is_over = done.is_interrupted || done.sent >= plan.limit;
+            let ended = match is_over {
+                true => Ok(Became::Over),
+                false => one(desk, drawer, &message, queue, plan, &tell, &mut next_at).await,
             };
-            SystemClock.sleep_until(next_at).await;
-            next_at = SystemClock.now() + gap;
-            let mut sent = message.clone();
-            sent.attributes.remove(QUARANTINE_ATTRIBUTE);
-            match queue.send(&sent).await? {
-                Placed::Sent => drawer.delete(&message).await?,
-                Placed::Left(why) => return Err(why.into()),
+            match &ended {
+                Ok(Became::Gone | Became::Sent) => done.sent += 1,
+                Ok(Became::Other) => done.others += 1,
+                Ok(Became::Left) => done.left += 1,
+                Ok(Became::Over) | Err(_) => {}
+            }
+            if !matches!(ended, Ok(Became::Gone)) {
+                drawer.leave(&message);
+            }
+            if is_over || ended.is_err() {
+                coming.for_each(|message| drawer.leave(&message));
+                return ended.map(|_| done);
             }
         }
     }
+}
+
+/// What became of one message.
+enum Became {
+    /// The filter does not take it.
+    Other,
+    /// It would come straight back.
+    Left,
+    /// It would be sent.
+    Sent,
+    /// It was sent and taken out.
+    Gone,
+    /// Its turn does not come.
+    Over,
+}
+
+async fn one(
+    desk: &Desk,
+    drawer: &Drawer,
+    message: &Message,
+    queue: &dyn Queue,
+    plan: &Plan<'_>,
+    tell: &impl Fn(&Letter, Fate) -> Result<(), BoxError>,
+    next_at: &mut Timestamp,
+) -> Result<Became, BoxError> {
+    let letter = Letter::of(message, &desk.jobs, &desk.namespace);
+    if !plan.filter.takes(&letter, SystemClock.now()) {
+        return Ok(Became::Other);
+    }
+    let fate = fate(desk, message, plan.filter).await?;
+    let became = match (fate.is_sent(), plan.is_dry) {
+        (false, _) => Became::Left,
+        (true, true) => Became::Sent,
+        (true, false) => Became::Gone,
+    };
+    if matches!(became, Became::Gone) {
+        SystemClock.sleep_until(*next_at).await;
+        *next_at = SystemClock.now() + Duration::from_secs(1) / plan.rate.max(1);
+        let mut sent = message.clone();
+        sent.attributes.remove(QUARANTINE_ATTRIBUTE);
+        if let Placed::Left(why) = queue.send(&sent).await? {
+            return Err(why.into());
+        }
+        drawer.delete(message).await?;
+    }
+    tell(&letter, fate)?;
+    Ok(became)
 }
 
 /// What a worker would make of it now. A look, and no promise: what runs is decided there.
