@@ -326,3 +326,152 @@ fn a_refusal_says_what_to_do() {
         assert!(refusal.to_string().contains(words), "{refusal}");
     }
 }
+
+/// One key, its workers, an effect that is to happen at most once, and a person who looks before
+/// saying anything.
+#[derive(Default)]
+struct World {
+    now: Timestamp,
+    record: Option<Record>,
+    /// Attempts, which may all be alive.
+    held: Vec<Held>,
+    /// Requests on their way, and by when they have arrived or never will.
+    under_way: Vec<Timestamp>,
+    happened: u32,
+    was_completed: bool,
+    writes: u64,
+}
+
+impl World {
+    fn lands(&mut self, write: &ConditionalWrite) -> bool {
+        let Some(after) = write.apply(self.record.as_ref()) else { return false };
+        if let Some(before) = &self.record {
+            assert!(after.rev == before.rev.next() && after.token >= before.token);
+            assert!(before.status != Status::Completed || after.status == Status::Completed);
+        }
+        self.record = Some(after);
+        true
+    }
+
+    /// Mostly, those that may still write; now and then, those from before.
+    fn nth_last(&self, n: u8) -> usize {
+        self.held.len().saturating_sub(1 + usize::from(n) / 2)
+    }
+
+    fn attempts(&mut self, payload: &[u8]) {
+        let request = ClaimRequest {
+            claim_id: ClaimId::new(format!("claim-{}", self.writes)),
+            lease_until: self.now + Duration::from_secs(30),
+            enqueued_at: Some(self.now),
+            ..message(payload)
+        };
+        match claim(self.record.clone(), &request, self.now) {
+            Claim::Take { write, held } if self.lands(&write) => self.held.push(*held),
+            Claim::Spend { write, .. } => drop(self.lands(&write)),
+            _ => {}
+        }
+    }
+
+    /// An attempt sends its effect, if it may; its request arrives now, later, or never.
+    fn sends(&mut self, n: usize, arrives: u8) {
+        let Some(mut held) = self.held.get(n).cloned().filter(|it| self.now < it.lease_until)
+        else {
+            return;
+        };
+        let (begun, noted) = begin(&held, "charge", EffectClass::Intended, None, self.now);
+        if let (Begin::Run { .. }, Some(noted)) = (begun, noted) {
+            held.effects.insert("charge".to_owned(), noted);
+            if self.lands(&crate::protocol::keep_effects(&held, self.now)) {
+                self.held[n] = held.advanced();
+                match arrives % 3 {
+                    0 => self.happened += 1,
+                    1 => self.under_way.push(self.now + LAG),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn ends(&mut self, n: usize, how: u8) {
+        let Some(mut held) = self.held.get(n).cloned() else { return };
+        let policy = (&RetryPolicy::default(), Retention::Forever);
+        let failure = match how % 3 {
+            0 => crate::protocol::Failure::Retryable,
+            1 => crate::protocol::Failure::Terminal,
+            _ => {
+                if let Some(effect) = held.effects.get_mut("charge")
+                    && self.happened > 0
+                {
+                    effect.state = EffectState::Done;
+                }
+                let (write, _) = complete(&held, Output::Omitted, Retention::Forever, self.now);
+                self.lands(&write);
+                return;
+            }
+        };
+        let (write, _) =
+            crate::protocol::fail(&held, &failure, String::new(), policy, self.now, 0.0);
+        self.lands(&write);
+    }
+
+    fn operator(&mut self, verb: u8) {
+        let Some(record) = self.record.clone() else { return };
+        let claim_id = ClaimId::new(format!("operator-{}", self.writes));
+        // What a person sees at the provider.
+        let has_happened = self.happened > 0;
+        let resolution = match (has_happened, verb % 2) {
+            (true, 0) => Resolution::JobDone(Output::Omitted),
+            (true, _) => done("charge"),
+            (false, 0) => not_done(None),
+            (false, _) => not_done(Some("charge")),
+        };
+        let resolving = Resolve {
+            claim_id: claim_id.clone(),
+            skew: SKEW,
+            settles_within: LAG,
+            retention: Retention::Forever,
+            resolution,
+        };
+        let fingerprint = Some(Fingerprint::of(b"one"));
+        let write = match verb % 4 {
+            0 => release(&record, &Release { claim_id, skew: SKEW }, self.now),
+            1 => replay(&record, &Replay { claim_id, fingerprint }, self.now),
+            _ => resolve(&record, &resolving, self.now),
+        };
+        if let Ok(write) = write {
+            assert!(self.lands(&write), "nobody came between");
+        }
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn with_an_operator_at_work_an_effect_happens_at_most_once(
+        steps in proptest::collection::vec((0..6u8, 0..4u8, 0..4u8), 1..60)
+    ) {
+        let mut world = World { now: NOW, ..World::default() };
+        for (step, a, b) in steps {
+            world.writes += 1;
+            match step {
+                0 => world.attempts(b"one"),
+                1 => world.sends(world.nth_last(a), b),
+                2 => world.ends(world.nth_last(a), b),
+                3 => world.operator(a),
+                4 => {
+                    let by = Duration::from_secs([1, 20, 40, 90][usize::from(a)]);
+                    world.now = world.now + by;
+                    let now = world.now;
+                    // What has not arrived by then never will.
+                    world.under_way.retain(|until| now <= *until);
+                }
+                _ => world.happened += u32::from(world.under_way.pop().is_some()),
+            }
+            assert!(world.happened <= 1, "it happened twice");
+            let is = world.record.as_ref().is_some_and(|it| it.status == Status::Completed);
+            assert!(!world.was_completed || is, "completed has left");
+            world.was_completed |= is;
+        }
+    }
+}
