@@ -30,7 +30,7 @@ impl RecordView {
     /// are a number.
     pub fn timeline(&self) -> Vec<Moment> {
         let at = Timestamp::from_millis;
-        let mut moments = vec![(self.created_at, "first claimed".to_owned())];
+        let mut moments = vec![(self.created_at, "first recorded".to_owned())];
         if let Some(since) = self.unrecorded_since {
             let what = "last write before an attempt died; what it began is not recorded";
             moments.push((since, what.to_owned()));
@@ -56,14 +56,29 @@ impl RecordView {
         if let Some(due) = self.not_before.filter(|_| self.status == "released") {
             moments.push((due, "due again".to_owned()));
         }
-        if let Some(expiry) = self.expires_at {
-            moments.push((expiry.saturating_mul(1000), "forgotten from here on".to_owned()));
+        if let Some(expiry) = self.expiry().filter(|_| !self.is_tombstone()) {
+            moments.push((expiry, "forgotten from here on".to_owned()));
         }
         moments.sort_by_key(|(at, _)| *at);
         moments.into_iter().map(|(ms, what)| Moment { at: at(ms), what }).collect()
     }
 
+    fn expiry(&self) -> Option<u64> {
+        self.expires_at.map(|seconds| seconds.saturating_mul(1000))
+    }
+
+    /// Whether it was written as expired, which `forget` alone does.
+    fn is_tombstone(&self) -> bool {
+        self.expiry().is_some_and(|expiry| expiry < self.updated_at)
+    }
+
     fn now_is(&self) -> String {
+        if self.is_tombstone() {
+            let token = self.token;
+            return format!(
+                "forgotten, token {token}; its next message runs as if it were the first"
+            );
+        }
         let mut what = format!("{}, attempt {}, token {}", self.status, self.attempt, self.token);
         match self.quarantine {
             Some("pending") => what += ", its message on the way to the dead-letter queue",

@@ -175,6 +175,10 @@ async fn what_is_forgotten_runs_anew_and_a_late_write_loses(kind: &str) {
     let forgotten = "pay k: forgotten; its next message runs as if it were the first\n";
     assert_eq!((code, said.as_str()), (Some(0), forgotten));
     assert_eq!(bench.run(&["--json", "list", "released"]), (Some(0), String::new()));
+    let (_, said) = bench.run(&["inspect", "pay", "k"]);
+    assert!(
+        said.ends_with("  forgotten, token 2; its next message runs as if it were the first\n")
+    );
     let late = async || {
         let (write, _) = complete(&zombie, Output::Omitted, Retention::Forever, SystemClock.now());
         bench.store.commit(&write, &[]).await.unwrap()
@@ -271,7 +275,7 @@ async fn a_story_is_told_in_the_order_in_which_it_happened() {
     let story: Vec<&str> = said.lines().filter(|line| line.starts_with("20")).collect();
     let told: Vec<&str> = story.iter().map(|line| line.split_once("  ").unwrap().1).collect();
     let expected = [
-        "first claimed",
+        "first recorded",
         "effect charge: may have happened; its outcome is not recorded",
         "unknown, attempt 1, token 1, its message on the way to the dead-letter queue: no answer",
     ];
