@@ -98,9 +98,10 @@ mod cli {
 
     use crate::config::Settings;
     use crate::error::BoxError;
+    use crate::front::SqsQueue;
     use crate::handler::Router;
-    use crate::ops;
     use crate::ops::dev::command::{DevArguments, Jobs};
+    use crate::ops::{self, Desk, OperateVerb};
     use crate::sdk;
 
     /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
@@ -126,10 +127,13 @@ mod cli {
             /// two if they are known.
             file: PathBuf,
         },
+        #[command(flatten)]
+        Operate(OperateVerb),
     }
 
     /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`; and
-    /// `import FILE.jsonl`, for a queue that is in use already.
+    /// `import FILE.jsonl`, for a queue that is in use already, and `replay`, `resolve`, `release` and
+    /// `forget` as the command has them: here with what each job compares and how long it is kept.
     ///
     /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
     pub async fn main(jobs: Router) -> ExitCode {
@@ -137,12 +141,25 @@ mod cli {
         let ended = match verb {
             Some(Verb::Dev(arguments)) => arguments.run(Jobs::Given(jobs), json).await,
             Some(Verb::Import { file }) => import(&jobs, &file, json).await,
+            Some(Verb::Operate(verb)) => operate(jobs, verb, json).await,
             None => super::serve(jobs).await.map(|()| ExitCode::SUCCESS),
         };
         ended.unwrap_or_else(|error| {
             eprintln!("{error}");
             ExitCode::FAILURE
         })
+    }
+
+    async fn operate(jobs: Router, verb: OperateVerb, is_json: bool) -> Result<ExitCode, BoxError> {
+        let Settings { store, namespace, queue_url, .. } = Settings::from_env()?;
+        let store = store.kept()?.open(sdk::load()).await?;
+        let desk = Desk { store, namespace, jobs, is_json };
+        let queue = async |given: Option<String>| {
+            let url = given.or(queue_url);
+            let url = url.ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
+            Ok(SqsQueue::new(&sdk::load().await).queue_url(Some(url)))
+        };
+        Box::pin(verb.run(&desk, queue)).await
     }
 
     async fn import(jobs: &Router, file: &Path, is_json: bool) -> Result<ExitCode, BoxError> {

@@ -5,16 +5,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
 use onlyonce::config::{Settings, StoreSetting};
+use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, RecordView, SendPlan};
+use onlyonce::ops::{self, Desk, DlqArguments, OperateVerb, Queues, RecordView, SendPlan, instant};
 use onlyonce::producer::Producer;
-use onlyonce::protocol::{IdempotencyKey, RecordId, Status};
+use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
 use onlyonce::store::Store;
@@ -74,7 +74,7 @@ enum Verb {
         /// if they are known.
         file: PathBuf,
     },
-    /// Show one record.
+    /// Show one record: what it holds, and what happened when.
     #[command(after_help = "Example:\n  onlyonce inspect user.welcome user:42:welcome:v1")]
     Inspect {
         /// The job's name, or the 64 digits of a key digest from a log line.
@@ -91,6 +91,10 @@ enum Verb {
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
+    #[command(flatten)]
+    Operate(OperateVerb),
+    /// The dead-letter queue: what is in it and why, and bringing it back.
+    Dlq(DlqArguments),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -134,16 +138,8 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
         Verb::Dev(arguments) => arguments.run(Jobs::File(settings.jobs), is_json).await,
         Verb::Setup => setup(&settings, is_json).await,
         Verb::Send { file, queue_url, delay, strict } => {
-            let url = queue_url
-                .or_else(|| settings.queue_url.clone())
-                .ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
-            // As the worker will read them; a producer's machine may have no jobs file.
-            let jobs = match settings.jobs.exists() {
-                true => {
-                    Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?
-                }
-                false => Router::new(),
-            };
+            let url = queue_url.or_else(|| settings.queue_url.clone()).ok_or(NO_QUEUE)?;
+            let jobs = jobs(&settings)?;
             let plan = SendPlan {
                 jobs: &jobs,
                 namespace: &settings.namespace,
@@ -169,7 +165,36 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
             inspect(&settings, &id, is_json).await
         }
         Verb::List { status, limit } => list(&settings, status.into(), limit, is_json).await,
+        Verb::Operate(verb) => {
+            let url = settings.queue_url.clone();
+            let queue = async |given: Option<String>| {
+                let url = given.or(url).ok_or(NO_QUEUE)?;
+                Ok(SqsQueue::new(&sdk::load().await).queue_url(Some(url)))
+            };
+            verb.run(&desk(&settings, is_json).await?, queue).await
+        }
+        Verb::Dlq(arguments) => {
+            let queues =
+                Queues { queue_url: settings.queue_url.clone(), dlq_url: settings.dlq_url.clone() };
+            let desk = async || desk(&settings, is_json).await;
+            Box::pin(arguments.run(queues, sdk::load(), desk)).await
+        }
     }
+}
+
+const NO_QUEUE: &str = "no queue: give --queue-url or set ONLYONCE_QUEUE_URL";
+
+/// As the worker reads them; the machine of a producer or an operator may have no jobs file.
+fn jobs(settings: &Settings) -> Result<Router, BoxError> {
+    Ok(match settings.jobs.exists() {
+        true => Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?,
+        false => Router::new(),
+    })
+}
+
+async fn desk(settings: &Settings, is_json: bool) -> Result<Desk, BoxError> {
+    let namespace = settings.namespace.clone();
+    Ok(Desk { store: store(settings).await?, namespace, jobs: jobs(settings)?, is_json })
 }
 
 async fn store(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
@@ -221,24 +246,25 @@ async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<Ex
             let text = match (name.as_str(), value.as_str()) {
                 (_, Some(text)) => text.to_owned(),
                 ("created_at" | "updated_at" | "lease_until" | "not_before", None) => {
-                    instant(&value, Duration::from_millis)
+                    time(&value, 1)
                 }
-                ("expires_at", None) => instant(&value, Duration::from_secs),
+                ("expires_at", None) => time(&value, 1000),
                 _ => value.to_string(),
             };
             table.add_row([name, text]);
         }
     }
     println!("{table}");
+    for moment in record.timeline() {
+        println!("{}  {}", instant(moment.at), moment.what);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// An instant as people read it.
-fn instant(value: &serde_json::Value, since_epoch: fn(u64) -> Duration) -> String {
-    let at = value.as_u64().and_then(|n| UNIX_EPOCH.checked_add(since_epoch(n)));
-    // The formatter knows four digits of a year.
-    let at = at.filter(|at| *at < UNIX_EPOCH + Duration::from_secs(253_402_300_800));
-    at.map_or_else(|| value.to_string(), |at| humantime::format_rfc3339_millis(at).to_string())
+/// An instant of so many milliseconds a unit, as people read it.
+fn time(value: &serde_json::Value, unit: u64) -> String {
+    let at = value.as_u64().map(|n| Timestamp::from_millis(n.saturating_mul(unit)));
+    at.map_or_else(|| value.to_string(), instant)
 }
 
 async fn list(

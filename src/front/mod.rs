@@ -24,6 +24,8 @@ pub use event::messages;
 pub use message::{Asks, Attribute, AttributeValue, Message};
 #[cfg(feature = "lambda")]
 pub use poll::Poll;
+#[cfg(feature = "cli")]
+pub(crate) use poll::read;
 pub(crate) use queue::carried;
 pub use queue::{ATTRIBUTE_UNIQUE, Delay, Mark, Placed, QUARANTINE_ATTRIBUTE, Queue};
 #[cfg(feature = "lambda")]

@@ -140,35 +140,7 @@ impl Poll {
             .await
             .map_err(|error| Error::new(ErrorKind::Queue, "receive").with_source(error))?;
         let received = received.messages.unwrap_or_default().into_iter();
-        Ok(received.map(|message| self.message(message)).collect())
-    }
-
-    fn message(&self, received: Received) -> Message {
-        let system = received.attributes.unwrap_or_default();
-        let attributes = received.message_attributes.unwrap_or_default().into_iter();
-        Message {
-            id: received.message_id.unwrap_or_default(),
-            receipt: received.receipt_handle,
-            body: received.body,
-            attributes: attributes
-                .filter_map(|(name, attribute)| {
-                    let value = match (attribute.string_value, attribute.binary_value) {
-                        (Some(text), _) => AttributeValue::Text(text),
-                        (None, Some(bytes)) => AttributeValue::Binary(bytes.into_inner()),
-                        (None, None) => return None,
-                    };
-                    Some((name, Attribute { data_type: attribute.data_type, value }))
-                })
-                .collect(),
-            sent_at: system
-                .get(&MessageSystemAttributeName::SentTimestamp)
-                .and_then(|ms| ms.parse().ok())
-                .map(Timestamp::from_millis),
-            group: system.get(&MessageSystemAttributeName::MessageGroupId).cloned(),
-            asks: None,
-            source_arn: self.arn.clone(),
-            fault: None,
-        }
+        Ok(received.map(|message| read(message, self.arn.as_deref())).collect())
     }
 
     async fn batch(&self, worker: &Worker, queue: &dyn Queue, messages: &[Message]) {
@@ -229,5 +201,34 @@ impl Poll {
 impl std::fmt::Debug for Poll {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Poll({})", self.url)
+    }
+}
+
+/// A message of the queue `arn`, as it was received with all that SQS says of it.
+pub(crate) fn read(received: Received, arn: Option<&str>) -> Message {
+    let system = received.attributes.unwrap_or_default();
+    let attributes = received.message_attributes.unwrap_or_default().into_iter();
+    Message {
+        id: received.message_id.unwrap_or_default(),
+        receipt: received.receipt_handle,
+        body: received.body,
+        attributes: attributes
+            .filter_map(|(name, attribute)| {
+                let value = match (attribute.string_value, attribute.binary_value) {
+                    (Some(text), _) => AttributeValue::Text(text),
+                    (None, Some(bytes)) => AttributeValue::Binary(bytes.into_inner()),
+                    (None, None) => return None,
+                };
+                Some((name, Attribute { data_type: attribute.data_type, value }))
+            })
+            .collect(),
+        sent_at: system
+            .get(&MessageSystemAttributeName::SentTimestamp)
+            .and_then(|ms| ms.parse().ok())
+            .map(Timestamp::from_millis),
+        group: system.get(&MessageSystemAttributeName::MessageGroupId).cloned(),
+        asks: None,
+        source_arn: arn.map(str::to_owned),
+        fault: None,
     }
 }

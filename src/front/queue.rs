@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::message::{Attribute, AttributeValue, Message};
 use crate::error::{Error, kept_text};
 use crate::protocol::{Timestamp, xml_json};
 use crate::service::{Cause, Outcome};
 
-/// The attribute that says why a message is in quarantine. For people: nothing here reads it.
+/// The attribute that says why a message is in quarantine. For people and for the command: no worker
+/// reads it.
 pub const QUARANTINE_ATTRIBUTE: &str = "onlyonce-quarantine";
 
 /// The attribute of a unique message that names the row to clear once its job has ended.
@@ -52,7 +53,7 @@ pub struct Delay<'a> {
 }
 
 /// Why a message is in quarantine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// The job's name, if it is known.
     pub job: Option<String>,
@@ -69,6 +70,14 @@ pub struct Mark {
 }
 
 impl Mark {
+    /// The mark that a message carries; `None` if it was the queue's redrive policy that moved it.
+    pub fn of(message: &Message) -> Option<Self> {
+        match &message.attributes.get(QUARANTINE_ATTRIBUTE)?.value {
+            AttributeValue::Text(text) => serde_json::from_str(text).ok(),
+            AttributeValue::Binary(_) => None,
+        }
+    }
+
     /// The mark for an outcome.
     pub fn new(outcome: &Outcome, cause: Cause, now: Timestamp) -> Self {
         Self {
@@ -140,5 +149,7 @@ mod tests {
         assert!(text.chars().all(is_legal), "{text:?}");
         let read: serde_json::Value = serde_json::from_str(text).unwrap();
         assert_eq!(read["error"], mark.error);
+        let sent = Message { attributes, ..message };
+        assert_eq!(Mark::of(&sent), Some(mark));
     }
 }

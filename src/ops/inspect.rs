@@ -2,7 +2,8 @@
 
 use super::RecordView;
 use crate::error::Error;
-use crate::protocol::{RecordId, Status};
+use crate::protocol::{EpochSeconds, RecordId, Status};
+use crate::runtime::{Clock, SystemClock};
 use crate::store::Store;
 
 /// One record, by a consistent read.
@@ -21,7 +22,11 @@ pub async fn list(
     let mut cursor = None;
     while found.len() < limit {
         let page = store.scan(parked, cursor, 100).await?;
-        let ours = page.records.into_iter().filter(|record| record.namespace == namespace);
+        // What is forgotten waits for nobody, and stays until its TTL takes it.
+        let is_kept = |at: EpochSeconds| !at.is_past(SystemClock.now());
+        let ours = page.records.into_iter().filter(|record| {
+            record.namespace == namespace && record.expires_at.is_none_or(is_kept)
+        });
         found.extend(ours.map(RecordView::from).take(limit - found.len()));
         cursor = page.next;
         if cursor.is_none() {

@@ -1,16 +1,23 @@
 //! What an operator does beside the running worker.
+#![doc = include_str!("../docs/operating.md")]
 
 pub mod dev;
+mod dlq;
 mod import;
 mod inspect;
 mod lines;
+mod operate;
 mod send;
 mod send_file;
+mod timeline;
 mod view;
 
+pub use dlq::{DlqArguments, Queues};
 pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::{inspect, list};
 pub use lines::read_lines;
+pub use operate::{Desk, OperateVerb, Refused};
 pub use send::MessageLine;
 pub use send_file::{SendPlan, send_file};
+pub use timeline::{Moment, instant};
 pub use view::RecordView;

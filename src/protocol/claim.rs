@@ -111,7 +111,7 @@ pub fn claim(current: Option<Record>, request: &ClaimRequest, now: Timestamp) ->
         return take_over(&record, request, now, Fresh::AsNew);
     }
     // Before the status: another payload must not even be answered with this one's output.
-    if differs(record.fingerprint.as_ref(), request.fingerprint.as_ref()) {
+    if record.is_of_other(request.fingerprint.as_ref()) {
         return Claim::Mismatch(Box::new(record));
     }
     match record.status {
@@ -135,10 +135,6 @@ pub fn claim(current: Option<Record>, request: &ClaimRequest, now: Timestamp) ->
         Status::Claimed if request.retry.is_spent(record.attempt) => spend(&record, request, now),
         Status::Claimed => take_over(&record, request, now, Fresh::NextAttempt),
     }
-}
-
-fn differs(stored: Option<&Fingerprint>, given: Option<&Fingerprint>) -> bool {
-    matches!((stored, given), (Some(stored), Some(given)) if stored != given)
 }
 
 fn create(request: &ClaimRequest, now: Timestamp) -> Claim {
@@ -249,7 +245,7 @@ fn spend(record: &Record, request: &ClaimRequest, now: Timestamp) -> Claim {
 }
 
 /// The attempt that holds `record` has died: what it began after its last write nobody knows.
-fn unrecorded_since(record: &Record) -> Option<Timestamp> {
+pub(super) fn unrecorded_since(record: &Record) -> Option<Timestamp> {
     record.unrecorded_since.or(Some(record.updated_at))
 }
 

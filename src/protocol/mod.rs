@@ -21,7 +21,10 @@ pub use advice::KeyAdvice;
 pub use claim::{Claim, ClaimRequest, claim};
 pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
-pub use operate::{Imported, import};
+pub use operate::{
+    Forget, Imported, NotNow, Release, Replay, Resolution, Resolve, forget, import, release,
+    replay, resolve,
+};
 pub use outbox::{InvalidEntry, OutboxEntry, Unique, as_made, event_id, unique_row};
 pub use record::{
     ClaimId, EffectRecord, EffectState, FencingToken, Output, Quarantine, Record, Rev,

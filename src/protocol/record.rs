@@ -230,6 +230,18 @@ impl Record {
     pub fn has_open_intent(&self) -> bool {
         has_open_intent(&self.effects)
     }
+
+    /// Whether a payload with this fingerprint is another than its key is bound to; never where
+    /// one of the two is not compared.
+    pub fn is_of_other(&self, given: Option<&Fingerprint>) -> bool {
+        matches!((&self.fingerprint, given), (Some(stored), Some(given)) if stored != given)
+    }
+
+    /// The first effect that may have been started with its outcome not recorded.
+    pub fn open_intent(&self) -> Option<&str> {
+        let mut effects = self.effects.iter();
+        effects.find(|(_, it)| it.state == EffectState::Intent).map(|(name, _)| name.as_str())
+    }
 }
 
 /// Whether some effect may have been started with its outcome not recorded.

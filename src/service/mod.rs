@@ -11,4 +11,4 @@ mod worker;
 pub(crate) use attempt::short;
 pub(crate) use commits::{Commits, Settled};
 pub use outcome::{Cause, Disposition, Ending, Outcome};
-pub use worker::{Deadline, Delivery, UniqueRow, Worker, WorkerBuilder};
+pub use worker::{Deadline, Delivery, SKEW, UniqueRow, Worker, WorkerBuilder};

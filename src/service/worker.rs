@@ -87,6 +87,9 @@ impl Deadline {
     }
 }
 
+/// How far clocks may differ, unless a worker is built with another margin.
+pub const SKEW: Duration = Duration::from_secs(5);
+
 /// Runs jobs once per key.
 ///
 /// For each message: one conditional write claims its key, the handler runs, one more records the
@@ -112,7 +115,7 @@ impl Worker {
             clock: Arc::new(SystemClock),
             entropy: Arc::new(OsEntropy),
             namespace: "default".to_owned(),
-            skew: Duration::from_secs(5),
+            skew: SKEW,
             concurrency: 32,
             layers: Vec::new(),
             outside: None,

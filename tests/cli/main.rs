@@ -11,7 +11,9 @@
 
 mod accept;
 mod dev;
+mod dlq;
 mod examples;
+mod operate;
 mod order_flow;
 mod poll;
 mod postgres;

@@ -75,6 +75,14 @@ fn the_command_works_on_redis_with_tls_and_shows_no_password() {
     let (code, said) = ask(":s3cret", &["inspect", "user.welcome", "user:1:welcome"]);
     assert!(code == Some(0) && said.contains("completed"), "{said}");
     assert_eq!(ask(":s3cret", &["list", "failed"]).0, Some(0));
+    let key = ["user.welcome", "user:1:welcome"];
+    let (code, said) = ask(":s3cret", &["release", key[0], key[1]]);
+    assert!(code == Some(1) && said.contains("it is completed"), "{said}");
+    let (code, said) = ask(":s3cret", &["forget", key[0], key[1], "--yes"]);
+    assert!(code == Some(0) && said.contains("forgotten"), "{said}");
+    // Not a hole: its token goes on.
+    let (code, said) = ask(":s3cret", &["--json", "inspect", key[0], key[1]]);
+    assert!(code == Some(0) && said.contains("\"token\":2"), "{said}");
 
     let (code, said) = ask("ada:wr0ng", &["inspect", "user.welcome", "user:1:welcome"]);
     assert!(code == Some(1) && said.contains("password is wrong"), "{said}");

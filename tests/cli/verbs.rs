@@ -35,6 +35,9 @@ fn a_worker_in_rust_needs_no_jobs_file() {
     let (code, said) =
         run(&mut onlyonce(&folder.0), &["inspect", "order.settle", "order:1:settle"]);
     assert!(code == Some(0) && said.contains("completed"), "{said}");
+    let arguments = ["forget", "order.settle", "order:1:settle", "--yes"];
+    let (code, said) = run(example("my_worker").env("ONLYONCE_STORE", &store), &arguments);
+    assert!(code == Some(0) && said.contains("forgotten"), "{said}");
 }
 
 #[test]
@@ -103,8 +106,23 @@ fn what_a_worker_could_not_read_is_not_sent() {
 #[test]
 fn every_verb_has_help_with_an_example() {
     let folder = Folder::new();
-    for verb in ["dev", "setup", "send", "inspect", "list", "import"] {
-        let (code, said) = run(&mut onlyonce(&folder.0), &[verb, "--help"]);
+    for verb in [
+        "dev",
+        "setup",
+        "send",
+        "inspect",
+        "list",
+        "import",
+        "release",
+        "resolve",
+        "forget",
+        "replay",
+        "dlq list",
+        "dlq show",
+        "dlq replay",
+    ] {
+        let mut command = onlyonce(&folder.0);
+        let (code, said) = run(command.args(verb.split(' ')), &["--help"]);
         assert!(code == Some(0) && said.contains("Example"), "{verb}: {said}");
         assert!(said.contains("--json"), "{verb}");
     }

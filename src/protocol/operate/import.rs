@@ -1,9 +1,9 @@
-//! What an operator may do to records: guarded, fenced transitions.
+//! Operations that were done before there were records.
 
 use std::collections::BTreeMap;
 
-use super::write::{Change, ConditionalWrite, Expect};
-use super::{
+use crate::protocol::write::{Change, ConditionalWrite, Expect};
+use crate::protocol::{
     ClaimId, FencingToken, Fingerprint, IdempotencyKey, Output, Record, RecordId, Retention, Rev,
     Status, Timestamp,
 };

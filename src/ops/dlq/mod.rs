@@ -1,0 +1,8 @@
+//! The dead-letter queue: what is in it and why, and bringing it back.
+
+mod command;
+mod drawer;
+mod letter;
+mod replay;
+
+pub use command::{DlqArguments, Queues};
