@@ -8,6 +8,7 @@ mod advice;
 mod claim;
 mod effect;
 mod key;
+mod lease;
 mod operate;
 mod outbox;
 mod record;
@@ -20,6 +21,7 @@ pub use advice::KeyAdvice;
 pub use claim::{Claim, ClaimRequest, claim};
 pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
+pub use lease::Lease;
 pub use operate::{Imported, import};
 pub use outbox::{InvalidEntry, OutboxEntry, Unique, as_made, event_id, unique_row};
 pub use record::{

@@ -2,7 +2,7 @@
 //! staged. A copy that runs at the same time loses the condition, and its staged writes with it.
 
 use super::attempt::{ROUNDS, changed_each_time, newly_parked, not_claimed, store_error};
-use super::outcome::{Ending, Outcome};
+use super::outcome::Outcome;
 use super::run::{Run, instead};
 use crate::context::{About, Journal};
 use crate::handler::Job;
@@ -25,8 +25,9 @@ impl Run<'_> {
             return store_error("a free key was not free to claim");
         };
         let called = self.called(job, payload, about(&held), *held).await;
-        let Some((Journal { mut staged, .. }, mut came)) = called else {
-            return Outcome::of(Ending::Abandoned);
+        let (Journal { mut staged, .. }, mut came) = match called {
+            Ok(called) => called,
+            Err(ending) => return Outcome::of(ending),
         };
         staged.and_clear(self.clears.clone());
         let mut current = None;
