@@ -182,7 +182,9 @@ async fn a_polled_queue_is_emptied_whatever_is_lost_on_the_way() {
         }
     };
     let both = async { tokio::join!(poll.serve(&bench.worker, &queue, told), until_empty) };
-    tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+    let (served, ()) =
+        tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+    served.unwrap();
     assert!(bench.proxy.heals()[0] > 0, "nothing was broken");
     for key in keys {
         bench.is_done_once("charge", key).await;
