@@ -37,6 +37,7 @@ pub(super) struct Told {
     /// The ids of the messages that must be delivered again.
     pub again: Vec<String>,
     /// Of one message at least the store did not say what became of it.
+    #[cfg_attr(not(feature = "lambda"), allow(dead_code, reason = "for those who poll"))]
     pub is_store_out: bool,
 }
 
@@ -153,10 +154,7 @@ impl Batch<'_> {
 
     /// A bound for what the queue or the store is told of one message.
     fn soon(&self, at: Timestamp) -> Timestamp {
-        match self.deadline.lease {
-            Some(lease) => at.min(self.worker.clock().now() + lease),
-            None => at,
-        }
+        self.deadline.soon(at, self.worker.clock().now())
     }
 
     async fn message(&self, message: &Message, hiding: Option<&Hiding<'_>>) -> Answer {

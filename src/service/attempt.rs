@@ -66,7 +66,8 @@ impl Worker {
         let Some(outbox) = self.outbox() else {
             return;
         };
-        let cleared = before(self.clock(), deadline.settled, outbox.clear(row, nonce)).await;
+        let by = deadline.soon(deadline.settled, self.clock().now());
+        let cleared = before(self.clock(), by, outbox.clear(row, nonce)).await;
         if let Some(Err(error)) = cleared {
             tracing::warn!(row, %error, "the row of a unique message was not cleared");
         }

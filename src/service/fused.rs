@@ -29,6 +29,10 @@ impl Run<'_> {
             Ok(called) => called,
             Err(ending) => return Outcome::of(ending),
         };
+        let until = match &self.renewal {
+            Some(renewal) => self.until.min(clock.now() + renewal.length),
+            None => self.until,
+        };
         staged.and_clear(self.clears.clone());
         let mut current = None;
         for _ in 0..ROUNDS {
@@ -37,7 +41,7 @@ impl Run<'_> {
                 // An attempt from before the job was fused has died.
                 Claim::Spend { write, parked } => {
                     let spent = Verdict::Failed;
-                    match self.commits.commit(&write, staged.landing(&spent), self.until).await {
+                    match self.commits.commit(&write, staged.landing(&spent), until).await {
                         Ok(Commit::Applied) => return newly_parked(&parked),
                         Ok(Commit::Conflict(found)) => current = found.map(|record| *record),
                         // There is nothing to clear any more.
@@ -50,7 +54,7 @@ impl Run<'_> {
             };
             let end = self.end(&held, &came);
             let write = write.then(&end.write);
-            match self.commits.commit(&write, end.landing(&staged), self.until).await {
+            match self.commits.commit(&write, end.landing(&staged), until).await {
                 Ok(Commit::Applied) => {
                     let (token, attempt) = (Some(held.token.0), Some(held.attempt));
                     return Outcome { token, attempt, ..end.outcome(*held) };

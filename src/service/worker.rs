@@ -81,6 +81,12 @@ impl Deadline {
     pub fn renewing(self, lease: Duration) -> Self {
         Self { lease: Some(lease), ..self }
     }
+
+    /// `at`, or one lease from `now` if that is sooner: the bound of a single call, where there is
+    /// half a day for all of them.
+    pub(crate) fn soon(&self, at: Timestamp, now: Timestamp) -> Timestamp {
+        self.lease.map_or(at, |lease| at.min(now + lease))
+    }
 }
 
 /// Runs jobs once per key.

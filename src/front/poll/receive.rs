@@ -19,6 +19,8 @@ impl Poll {
             .queue_url(&self.url)
             .max_number_of_messages(i32::try_from(most).unwrap_or(1))
             .wait_time_seconds(LONG_POLL)
+            // What claims are made for, also if the queue's setting has changed meanwhile.
+            .visibility_timeout(i32::try_from(self.visibility.as_secs()).unwrap_or(i32::MAX))
             .message_attribute_names("All")
             .message_system_attribute_names(MessageSystemAttributeName::All)
             .send()
