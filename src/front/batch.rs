@@ -1,7 +1,7 @@
 //! A batch: messages side by side, those of one FIFO group one after another, those of one key
 //! never at once; and for each message one disposition.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -121,7 +121,7 @@ impl Batch<'_> {
     async fn lane(&self, messages: &[Message], lane: Vec<usize>) -> Vec<(usize, Answer)> {
         let mut ended = Vec::with_capacity(lane.len());
         let mut stopped: Option<Option<Timestamp>> = None;
-        let mut hiding = self.hiding(lane.iter().filter_map(|at| messages.get(*at)).collect());
+        let hiding = self.hiding(lane.iter().filter_map(|at| messages.get(*at)).collect());
         for at in lane {
             let Some(message) = messages.get(at) else {
                 continue;
@@ -135,10 +135,6 @@ impl Batch<'_> {
                     self.message(message, hiding.as_ref()).await
                 }
             };
-            // What has its answer is not hidden any longer.
-            if let Some(hiding) = &mut hiding {
-                hiding.messages.pop_front();
-            }
             if let Answer::Retry(when) = answer {
                 stopped = Some(when);
             }
@@ -148,7 +144,7 @@ impl Batch<'_> {
     }
 
     /// What hides the messages of a lane while its jobs run, where claims are renewed.
-    fn hiding<'m>(&'m self, messages: VecDeque<&'m Message>) -> Option<Hiding<'m>> {
+    fn hiding<'m>(&'m self, messages: Vec<&'m Message>) -> Option<Hiding<'m>> {
         Hiding::new(self.worker.clock(), self.queue, self.deadline, messages)
     }
 

@@ -1,6 +1,5 @@
 //! Keeps messages hidden for longer than their queue's visibility timeout, while their jobs run.
 
-use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,11 +11,10 @@ use crate::protocol::Timestamp;
 use crate::runtime::{Clock, before};
 use crate::service::{Deadline, Hidden};
 
-/// The message whose job runs, and those of its lane that wait for it: visible again, they would be
-/// received by another worker while this one still means to run them.
+/// The messages of a lane: that whose job runs, those that wait for it, and those that are done and
+/// not yet deleted. Visible again, they would be received by another worker meanwhile.
 pub(super) struct Hiding<'a> {
-    /// In order, the running one first.
-    pub messages: VecDeque<&'a Message>,
+    messages: Vec<&'a Message>,
     clock: &'a dyn Clock,
     queue: &'a dyn Queue,
     /// No queue hides a message beyond this.
@@ -31,7 +29,7 @@ impl<'a> Hiding<'a> {
         clock: &'a dyn Clock,
         queue: &'a dyn Queue,
         deadline: Deadline,
-        messages: VecDeque<&'a Message>,
+        messages: Vec<&'a Message>,
     ) -> Option<Self> {
         let hidden_at = Mutex::new(clock.now());
         let hard = deadline.hard;

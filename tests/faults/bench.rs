@@ -114,11 +114,11 @@ impl Bench {
         outcome
     }
 
-    /// Delivers once, with a claim that is renewed for three seconds at a time.
+    /// Delivers once, with a claim that is renewed for four seconds at a time.
     pub async fn deliver_renewing(&self, job: &str, key: &str) -> Outcome {
         let now = self.clock.now();
         let deadline = Deadline::new(now, now + Duration::from_secs(60));
-        let deadline = deadline.renewing(Duration::from_secs(3));
+        let deadline = deadline.renewing(Duration::from_secs(4));
         self.worker.handle(delivery(job, key), deadline).await
     }
 

@@ -43,7 +43,7 @@ async fn a_reset_connection_is_made_anew() {
 async fn a_renewal_that_is_lost_is_sent_again_and_knows_itself_again() {
     let bench = Bench::new().await;
     let faults = [answer_lost(), request_lost(), json!({"reset": true})];
-    let cases = faults.map(|fault| Case::new("long", "UpdateItem", 4, &fault));
+    let cases = faults.map(|fault| Case::new("long", "UpdateItem", 2, &fault));
     bench.proxy.breaks(cases.iter().map(Case::rule).collect());
     let outcomes = cases.iter().map(|case| bench.deliver_renewing(case.job, &case.key));
     let outcomes = join_all(outcomes).await;

@@ -126,7 +126,8 @@ async fn a_lost_lease_cancels_the_handler_and_settles_nothing() {
     let (outcome, taken) = tokio::join!(running, taking);
     assert!(matches!(outcome.ending, Ending::LostLease), "{:?}", outcome.ending);
     assert_eq!(inside.load(Ordering::SeqCst), 0, "it is stopped, and joined");
-    assert!(kit.clock.now() < START + SECOND * 62 + LEASE, "and soon");
+    let third = LEASE / 3;
+    assert!(kit.clock.now() <= START + SECOND * 62 + third, "with the next renewal");
     assert_eq!(kit.record("endless", "a").await.unwrap(), taken, "the successor's is untouched");
 }
 
@@ -263,10 +264,11 @@ async fn what_waits_in_a_group_is_hidden_along_with_what_runs() {
     assert!(again.is_empty() && kit.runs.count() == 3);
     let delays = kit.queue.delays.lock().unwrap().clone();
     assert!(delays.iter().all(|(_, seconds)| *seconds == 10), "{delays:?}");
-    let times = |id: &str| delays.iter().filter(|(message, _)| message == id).count();
-    // 12 s are four thirds of a lease at most, and the last message waits through the others' jobs.
-    assert!((3..=5).contains(&times("m0")), "{delays:?}");
-    assert!(times("m1") >= 2 * times("m0") && times("m2") > times("m1"), "{delays:?}");
+    // 36 s, a third of a lease at a time: those that are done as well, until they are deleted.
+    for id in ["m0", "m1", "m2"] {
+        let times = delays.iter().filter(|(message, _)| message == id).count();
+        assert!((9..=15).contains(&times), "{id}: {times} times");
+    }
 }
 
 /// Holds the first renewal up for long enough that its handler ends meanwhile.
