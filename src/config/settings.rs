@@ -191,6 +191,17 @@ mod tests {
         assert_eq!(settings.concurrency, 32);
         assert_eq!(settings.namespace, "default");
         assert_eq!(settings.relay, RelaySetting::Off);
+        assert_eq!(settings.health, None);
+    }
+
+    #[test]
+    fn health_is_an_address_and_a_port() {
+        let health = |text| read(&[("ONLYONCE_HEALTH", text)]).map(|settings| settings.health);
+        assert_eq!(health("127.0.0.1:8080").unwrap(), Some(([127, 0, 0, 1], 8080).into()));
+        for wrong in ["8080", "here:8080", "127.0.0.1"] {
+            let error = health(wrong).unwrap_err().to_string();
+            assert!(error.contains("ONLYONCE_HEALTH") && error.contains("8080"), "{error}");
+        }
     }
 
     #[test]
