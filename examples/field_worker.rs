@@ -3,6 +3,8 @@
 //! - `echo` answers its payload,
 //! - `explode` panics,
 //! - `slow` takes `{"ms": N}`,
+//! - `note` takes `{"ms": N}`, and in the middle of it adds a line to the file `NOTES`: a keyed effect's
+//!   key and the job's,
 //! - `three-steps` has three keyed effects, one after another,
 //! - `charge-once` posts its fields to `CHARGES_URL`, with the header `CHARGES_TOKEN`, at most once,
 //! - `reserve` takes `{"sku": .., "quantity": N}` out of the table that `STOCK_TABLE` names, fused,
@@ -11,12 +13,14 @@
 //!   "quantity": N}`, where `order` is the order key, and `event` the event's name.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::time::Duration;
 
 use onlyonce::context::Context;
 use onlyonce::error::{BoxError, HandlerError};
 use onlyonce::handler::{Job, Router};
-use onlyonce::protocol::RetryPolicy;
+use onlyonce::protocol::{EffectKey, RetryPolicy};
 use onlyonce::runtime::{Clock, SystemClock};
 use onlyonce::store::RowWrite;
 use serde::{Deserialize, Serialize};
@@ -31,6 +35,7 @@ async fn main() -> Result<(), BoxError> {
     let jobs = Router::new()
         .job("echo", echo)
         .job("slow", slow)
+        .with(Job::new("note", note).retry(often))
         .job("three-steps", three_steps)
         .job("charge-once", charge_once)
         .with(Job::new("reserve", reserve).retry(often).timeout(brief).fused())
@@ -52,6 +57,21 @@ struct Slow {
 async fn slow(slow: Slow, _: Context) -> Result<u64, HandlerError> {
     SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(slow.ms)).await;
     Ok(slow.ms)
+}
+
+async fn note(slow: Slow, cx: Context) -> Result<(), HandlerError> {
+    let half = Duration::from_millis(slow.ms / 2);
+    SystemClock.sleep_until(SystemClock.now() + half).await;
+    let job = cx.key().clone();
+    let noted = async |key: EffectKey| {
+        let mut notes =
+            OpenOptions::new().append(true).create(true).open(std::env::var("NOTES")?)?;
+        notes.write_all(format!("{key} {}\n", job.as_str()).as_bytes())?;
+        Ok::<_, HandlerError>(())
+    };
+    cx.effect("note").keyed(noted).await?;
+    SystemClock.sleep_until(SystemClock.now() + half).await;
+    Ok(())
 }
 
 async fn three_steps(_: Value, cx: Context) -> Result<Vec<String>, HandlerError> {

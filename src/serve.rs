@@ -54,7 +54,7 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     };
     let poll = match (settings.relay, settings.queue_url) {
         (RelaySetting::Only, _) => None,
-        (_, Some(url)) => Some(Poll::open(&sdk, url).await?),
+        (_, Some(url)) => Some(Poll::open(&sdk, url).await?.health(settings.health)),
         (_, None) => {
             return Err(fault(
                 "this is not AWS Lambda, and ONLYONCE_QUEUE_URL is not set: there is no queue to \
@@ -68,7 +68,12 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     let polling = OptionFuture::from(
         poll.as_ref().map(|poll| poll.serve(&worker, queue.as_ref(), told.clone())),
     );
-    tokio::join!(relaying, polling);
+    let relaying = async {
+        relaying.await;
+        Ok(())
+    };
+    let polling = async { polling.await.transpose() };
+    tokio::try_join!(relaying, polling)?;
     Ok(())
 }
 

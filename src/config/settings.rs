@@ -1,6 +1,7 @@
 //! The `ONLYONCE_*` variables.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind};
@@ -20,8 +21,10 @@ pub struct Settings {
     pub dlq_url: Option<String>,
     /// `ONLYONCE_RELAY`: what a worker outside Lambda does with the store's outbox.
     pub relay: RelaySetting,
-    /// `ONLYONCE_CONCURRENCY`: jobs at once in a batch.
+    /// `ONLYONCE_CONCURRENCY`: jobs at once in a batch, or in a worker that polls.
     pub concurrency: usize,
+    /// `ONLYONCE_HEALTH`: where a worker that polls says how it is.
+    pub health: Option<SocketAddr>,
 }
 
 /// Where records live.
@@ -104,6 +107,13 @@ impl Settings {
                 })?
             }
         };
+        let health = get("ONLYONCE_HEALTH")?.map(|text| {
+            text.parse().map_err(|_| {
+                fault(format!(
+                    "ONLYONCE_HEALTH is {text:?}; give an address and a port, 127.0.0.1:8080 say"
+                ))
+            })
+        });
         let relay = match get("ONLYONCE_RELAY")?.as_deref() {
             None | Some("off") => RelaySetting::Off,
             Some("also") => RelaySetting::Also,
@@ -130,6 +140,7 @@ impl Settings {
             dlq_url: get("ONLYONCE_DLQ_URL")?,
             relay,
             concurrency,
+            health: health.transpose()?,
         })
     }
 }
@@ -188,6 +199,17 @@ mod tests {
         assert_eq!(settings.concurrency, 32);
         assert_eq!(settings.namespace, "default");
         assert_eq!(settings.relay, RelaySetting::Off);
+        assert_eq!(settings.health, None);
+    }
+
+    #[test]
+    fn health_is_an_address_and_a_port() {
+        let health = |text| read(&[("ONLYONCE_HEALTH", text)]).map(|settings| settings.health);
+        assert_eq!(health("127.0.0.1:8080").unwrap(), Some(([127, 0, 0, 1], 8080).into()));
+        for wrong in ["8080", "here:8080", "127.0.0.1"] {
+            let error = health(wrong).unwrap_err().to_string();
+            assert!(error.contains("ONLYONCE_HEALTH") && error.contains("8080"), "{error}");
+        }
     }
 
     #[test]

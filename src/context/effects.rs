@@ -62,7 +62,7 @@ impl Context {
         class: EffectClass,
         record: Option<EffectRecord>,
     ) -> Result<(), HandlerError> {
-        if self.now() >= self.stop() {
+        if self.now() >= self.stop().min(journal.held.lease_until) {
             return Err(HandlerError::cancelled(format!(
                 "no time is left to begin effect {name:?}"
             )));
@@ -87,7 +87,9 @@ impl Context {
 
     async fn write_effects(&self, journal: &mut Journal) -> Result<(), HandlerError> {
         let commits = &self.attempt.commits;
-        let is_mine = journal.write_effects(commits, self.stop()).await.map_err(not_written)?;
+        // No longer than the claim is believed: it is not renewed while this holds the journal.
+        let until = self.stop().min(journal.held.lease_until);
+        let is_mine = journal.write_effects(commits, until).await.map_err(not_written)?;
         // A late owner starts nothing more.
         if is_mine {
             Ok(())

@@ -1,9 +1,12 @@
 //! What an attempt has gathered to be written.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, HandlerError};
-use crate::protocol::{ConditionalWrite, EffectRecord, Held, Timestamp, Verdict, keep_effects};
+use crate::protocol::{
+    ConditionalWrite, EffectRecord, Held, Retention, Timestamp, Verdict, keep_effects, renew,
+};
 use crate::service::{Commits, Settled};
 use crate::store::{RowWrite, StagedWrite};
 
@@ -14,8 +17,8 @@ pub(crate) struct Journal {
     pub staged: Staged,
     pub(super) begun: HashSet<String>,
     pub(super) has_unwritten_effects: bool,
-    /// A write of effects whose outcome is not known: the handler called it off half-way, or the
-    /// store did not say.
+    /// A write of effects, or a renewal, whose outcome is not known: whoever waited for it called it
+    /// off half-way, or the store did not say.
     in_doubt: Option<ConditionalWrite>,
 }
 
@@ -53,6 +56,22 @@ impl Journal {
         self.make_certain(commits, until).await
     }
 
+    /// Extends the lease, and writes the effects so far. Answers false if the claim is lost.
+    pub(super) async fn renew(
+        &mut self,
+        commits: &Commits,
+        lease_until: Timestamp,
+        kept: (Retention, Duration),
+        until: Timestamp,
+    ) -> Result<bool, Error> {
+        if !self.make_certain(commits, until).await? {
+            return Ok(false);
+        }
+        self.in_doubt = Some(renew(&self.held, lease_until, kept, commits.clock().now()));
+        self.has_unwritten_effects = false;
+        self.make_certain(commits, until).await
+    }
+
     /// Sends what is in doubt again, as its condition holds once: the next write must know the
     /// revision it comes after. Answers false if the claim is lost.
     pub async fn make_certain(
@@ -67,6 +86,9 @@ impl Journal {
         match commits.settle(write, &[], until).await {
             Ok(Settled::Applied) => {
                 self.held.rev = self.held.rev.next();
+                if let Some(lease_until) = write.lease_until() {
+                    self.held.lease_until = lease_until;
+                }
                 self.in_doubt = None;
                 Ok(true)
             }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use crate::effect::Effect;
-use crate::error::HandlerError;
-use crate::protocol::{FencingToken, Held, IdempotencyKey, RecordId, Timestamp};
+use crate::error::{Error, HandlerError};
+use crate::protocol::{FencingToken, Held, IdempotencyKey, RecordId, Retention, Timestamp};
 use crate::runtime::Clock;
 use crate::service::Commits;
 use crate::store::StagedWrite;
@@ -96,7 +96,8 @@ impl Context {
         self.attempt.about.message_id.as_deref()
     }
 
-    /// When the handler is stopped, if it has not ended by then.
+    /// When the handler is stopped, if it has not ended by then. Outside Lambda, where its lease is
+    /// renewed, it is stopped before that if the lease is lost or cannot be renewed.
     pub fn stop(&self) -> Timestamp {
         self.attempt.about.stop
     }
@@ -157,6 +158,19 @@ impl Context {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.attempt.commits.clock()
+    }
+
+    /// Renews the claim until `lease_until`, or finds out within `by` that it cannot be. Answers
+    /// false if the claim is lost, and `None` once the attempt has ended.
+    pub(crate) async fn renew(
+        &self,
+        lease_until: Timestamp,
+        retention: Retention,
+        by: Timestamp,
+    ) -> Option<Result<bool, Error>> {
+        let mut journal = self.attempt.journal.lock().await;
+        let kept = (retention, self.skew());
+        Some(journal.as_mut()?.renew(&self.attempt.commits, lease_until, kept, by).await)
     }
 
     /// Ends the attempt: whoever still holds a clone can begin and write nothing more.

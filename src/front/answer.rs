@@ -32,8 +32,17 @@ pub async fn answer(
     event: &str,
     hard: Timestamp,
 ) -> Result<BatchResponse, Error> {
+    answer_within(worker, queue, event, Deadline::new(worker.clock().now(), hard)).await
+}
+
+/// The same, by a deadline of any kind.
+pub(crate) async fn answer_within(
+    worker: &Worker,
+    queue: &dyn Queue,
+    event: &str,
+    deadline: Deadline,
+) -> Result<BatchResponse, Error> {
     let messages = event::messages(event)?;
-    let deadline = Deadline::new(worker.clock().now(), hard);
     let failed = run_batch(worker, queue, &messages, deadline).await;
     let failure = |id| ItemFailure { item_identifier: id };
     Ok(BatchResponse { batch_item_failures: failed.into_iter().map(failure).collect() })

@@ -2,6 +2,7 @@
 //! never at once; and for each message one disposition.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
@@ -10,12 +11,13 @@ use tokio::sync::Semaphore;
 use tracing::{error, warn};
 
 use super::asked::{Asked, asked};
+use super::hiding::Hiding;
 use super::log;
 use super::message::Message;
 use super::queue::{Delay, Mark, Placed, Queue};
 use crate::protocol::{Held, MAX_RETRY_AFTER, RecordId, Timestamp};
 use crate::runtime::before;
-use crate::service::{Cause, Deadline, Disposition, Ending, Outcome, Worker, short};
+use crate::service::{Cause, Deadline, Disposition, Ending, Hidden, Outcome, Worker, short};
 
 /// Runs a batch and answers the ids of the messages that must be delivered again, each once.
 ///
@@ -27,6 +29,25 @@ pub async fn run(
     messages: &[Message],
     deadline: Deadline,
 ) -> Vec<String> {
+    told(worker, queue, messages, deadline).await.again
+}
+
+/// What a batch came to.
+pub(super) struct Told {
+    /// The ids of the messages that must be delivered again.
+    pub again: Vec<String>,
+    /// Of one message at least the store did not say what became of it.
+    #[cfg_attr(not(feature = "lambda"), allow(dead_code, reason = "for those who poll"))]
+    pub is_store_out: bool,
+}
+
+/// The same, and tells how the store was.
+pub(super) async fn told(
+    worker: &Worker,
+    queue: &dyn Queue,
+    messages: &[Message],
+    deadline: Deadline,
+) -> Told {
     let received = worker.clock().now();
     let batch = Batch {
         worker,
@@ -34,6 +55,7 @@ pub async fn run(
         deadline,
         permits: Semaphore::new(worker.concurrency()),
         keys: Mutex::default(),
+        is_store_out: AtomicBool::new(false),
     };
     let mut lanes: FuturesUnordered<_> =
         lanes(messages).into_iter().map(|lane| batch.lane(messages, lane)).collect();
@@ -53,12 +75,13 @@ pub async fn run(
 
     let mut reported = HashSet::new();
     let ids = retries.into_keys().filter_map(|at| messages.get(at)).map(|message| &message.id);
-    ids.filter(|id| reported.insert(id.as_str())).cloned().collect()
+    let again = ids.filter(|id| reported.insert(id.as_str())).cloned().collect();
+    Told { again, is_store_out: batch.is_store_out.into_inner() }
 }
 
 /// Which messages wait for which: each of a standard queue for none, each of a FIFO group, or of an
 /// outbox's order key, for the one before it.
-fn lanes(messages: &[Message]) -> Vec<Vec<usize>> {
+pub(super) fn lanes(messages: &[Message]) -> Vec<Vec<usize>> {
     let mut lanes: Vec<Vec<usize>> = Vec::new();
     let mut groups: HashMap<&str, usize> = HashMap::new();
     for (at, message) in messages.iter().enumerate() {
@@ -89,6 +112,7 @@ struct Batch<'a> {
     deadline: Deadline,
     permits: Semaphore,
     keys: Mutex<HashMap<RecordId, Arc<tokio::sync::Mutex<()>>>>,
+    is_store_out: AtomicBool,
 }
 
 impl Batch<'_> {
@@ -97,13 +121,19 @@ impl Batch<'_> {
     async fn lane(&self, messages: &[Message], lane: Vec<usize>) -> Vec<(usize, Answer)> {
         let mut ended = Vec::with_capacity(lane.len());
         let mut stopped: Option<Option<Timestamp>> = None;
+        let hiding = self.hiding(lane.iter().filter_map(|at| messages.get(*at)).collect());
         for at in lane {
             let Some(message) = messages.get(at) else {
                 continue;
             };
             let answer = match stopped {
                 Some(when) => Answer::Retry(when),
-                None => self.message(message).await,
+                None => {
+                    if let Some(hiding) = &hiding {
+                        hiding.in_turn().await;
+                    }
+                    self.message(message, hiding.as_ref()).await
+                }
             };
             if let Answer::Retry(when) = answer {
                 stopped = Some(when);
@@ -113,10 +143,23 @@ impl Batch<'_> {
         ended
     }
 
-    async fn message(&self, message: &Message) -> Answer {
+    /// What hides the messages of a lane while its jobs run, where claims are renewed.
+    fn hiding<'m>(&'m self, messages: Vec<&'m Message>) -> Option<Hiding<'m>> {
+        Hiding::new(self.worker.clock(), self.queue, self.deadline, messages)
+    }
+
+    /// A bound for what the queue or the store is told of one message.
+    fn soon(&self, at: Timestamp) -> Timestamp {
+        self.deadline.soon(at, self.worker.clock().now())
+    }
+
+    async fn message(&self, message: &Message, hiding: Option<&Hiding<'_>>) -> Answer {
         let clock = self.worker.clock();
         let begun = clock.now();
-        let outcome = self.run(message).await;
+        let outcome = self.run(message, hiding).await;
+        if matches!(outcome.ending, Ending::StoreError) {
+            self.is_store_out.store(true, Ordering::Relaxed);
+        }
         let (answer, quarantined) = match outcome.disposition(clock.now()) {
             Disposition::Ack => (Answer::Ack, None),
             Disposition::Retry(when) => (Answer::Retry(when), None),
@@ -135,7 +178,7 @@ impl Batch<'_> {
         answer
     }
 
-    async fn run(&self, message: &Message) -> Outcome {
+    async fn run(&self, message: &Message, hiding: Option<&Hiding<'_>>) -> Outcome {
         let delivery = match asked(message, self.worker.message_rules()) {
             Asked::Job(delivery) => delivery,
             Asked::Nothing => return Outcome::of(Ending::Ignored),
@@ -153,7 +196,10 @@ impl Batch<'_> {
                 id: Some(id),
                 ..Outcome::of(Ending::NotStarted)
             },
-            Some(_turn) => self.worker.handle(delivery, self.deadline).await,
+            Some(_turn) => {
+                let hidden = hiding.map(|hiding| hiding as &dyn Hidden);
+                self.worker.handle_hidden(delivery, self.deadline, hidden).await
+            }
         }
     }
 
@@ -169,7 +215,7 @@ impl Batch<'_> {
         let clock = self.worker.clock();
         let mark = Mark::new(outcome, cause, clock.now());
         let placed = self.queue.quarantine(message, &mark);
-        let not_sent = match before(clock, self.deadline.told, placed).await {
+        let not_sent = match before(clock, self.soon(self.deadline.told), placed).await {
             Some(Ok(Placed::Sent)) => return true,
             Some(Ok(Placed::Left(why))) => {
                 warn!(message_id = message.id, %cause, why, "left to the queue's redrive policy");
@@ -186,7 +232,7 @@ impl Batch<'_> {
     async fn mark(&self, message: &Message, parked: &Held) {
         let now = self.worker.clock().now();
         // Half of what is left, so that the answer for a message that is in quarantine is in time.
-        let until = now + self.deadline.told.since(now) / 2;
+        let until = now + self.soon(self.deadline.told).since(now) / 2;
         let marked = self.worker.mark_quarantined(parked, until).await;
         if let Err(error) = marked {
             warn!(message_id = message.id, %error, "quarantined, but not marked so");
@@ -215,7 +261,7 @@ impl Batch<'_> {
             return;
         }
         // Half of what is left, so that the answer itself is never late.
-        let until = now + self.deadline.hard.since(now) / 2;
+        let until = now + self.soon(self.deadline.hard).since(now) / 2;
         if before(self.worker.clock(), until, self.queue.delay(delays)).await.is_none() {
             warn!("visibility timeouts were not set in time; messages come back by their own");
         }

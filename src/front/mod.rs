@@ -5,6 +5,7 @@ mod asked;
 mod batch;
 mod envelope;
 mod event;
+mod hiding;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 mod log;
@@ -16,6 +17,8 @@ mod queue;
 mod sqs;
 
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use answer::answer_within;
 pub use answer::{BatchResponse, ItemFailure, answer};
 #[cfg(feature = "cli")]
 pub(crate) use asked::{Asked, asked};

@@ -12,4 +12,6 @@ pub(crate) use guided::fuzz;
 #[cfg(not(test))]
 pub use guided::run;
 #[cfg(test)]
-pub(crate) use random::{fuzz, fuzz_made};
+pub(crate) use random::fuzz;
+#[cfg(all(test, any(feature = "dynamodb", feature = "sqlite", feature = "redis")))]
+pub(crate) use random::fuzz_made;

@@ -110,6 +110,7 @@ pub(crate) fn fuzz(target: &str, check: impl Fn(&str)) {
 }
 
 /// The same for what is made from randomness alone.
+#[cfg(any(feature = "dynamodb", feature = "sqlite", feature = "redis"))]
 pub(crate) fn fuzz_made(target: &str, mut check: impl FnMut(&mut Rng)) {
     let given = std::env::var("ONLYONCE_FUZZ_SEED").ok().and_then(|seed| seed.parse().ok());
     let first = given.unwrap_or_else(|| Rng::new().u64(..));

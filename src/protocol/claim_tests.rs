@@ -422,7 +422,7 @@ proptest! {
                 }
                 Step::Renew { worker } => {
                     let Some(held) = beliefs[worker].0.clone() else { continue };
-                    (worker, renew(&held, now + SECOND * 30, now), Some(held.advanced()))
+                    (worker, renew(&held, now + SECOND * 30, (Retention::default(), SECOND * 5), now), Some(held.advanced()))
                 }
                 Step::Effects { worker } => {
                     let Some(held) = beliefs[worker].0.clone() else { continue };

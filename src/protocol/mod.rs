@@ -8,6 +8,7 @@ mod advice;
 mod claim;
 mod effect;
 mod key;
+mod lease;
 mod operate;
 mod outbox;
 mod record;
@@ -21,6 +22,7 @@ pub use advice::KeyAdvice;
 pub use claim::{Claim, ClaimRequest, claim};
 pub use effect::{Begin, Doubt, EffectClass, Said, after_error, begin};
 pub use key::{EffectKey, Fingerprint, IdempotencyKey, InvalidKey, RecordId};
+pub use lease::Lease;
 pub use operate::{
     Forget, Imported, NotNow, Release, Replay, Resolution, Resolve, forget, import, release,
     replay, resolve,

@@ -206,9 +206,17 @@ pub fn keep_effects(held: &Held, now: Timestamp) -> ConditionalWrite {
 }
 
 /// Extends the lease of a running attempt, and writes its effects so far: what is not recorded by
-/// now can only have begun later.
-pub fn renew(held: &Held, lease_until: Timestamp, now: Timestamp) -> ConditionalWrite {
-    held.write(now, effects(held).into_iter().chain([Field::LeaseUntil(lease_until)]).collect())
+/// now can only have begun later. The record outlives the lease and `skew`, as it does when it is
+/// claimed.
+pub fn renew(
+    held: &Held,
+    lease_until: Timestamp,
+    (retention, skew): (Retention, Duration),
+    now: Timestamp,
+) -> ConditionalWrite {
+    let expires_at = expiry(held, retention, now, lease_until + skew);
+    let fields = [Field::LeaseUntil(lease_until), Field::ExpiresAt(expires_at)];
+    held.write(now, effects(held).into_iter().chain(fields).collect())
 }
 
 /// Notes that the message has arrived in quarantine, so that a stray copy does not send it again.

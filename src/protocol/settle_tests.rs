@@ -121,7 +121,7 @@ fn every_write_is_refused_on_a_foreign_claim_or_an_old_revision() {
     let writes = [
         complete(&held, Output::Omitted, KEPT, NOW).0,
         fail(&held, &Failure::Terminal, String::new(), (&policy, KEPT), NOW, 0.0).0,
-        renew(&held, NOW, NOW),
+        renew(&held, NOW, (Retention::default(), Duration::ZERO), NOW),
         keep_effects(&held, NOW),
         mark_quarantined(&held),
     ];

@@ -168,6 +168,17 @@ impl ConditionalWrite {
         Self { change, ..self }
     }
 
+    /// The lease that it sets, if it sets one.
+    pub fn lease_until(&self) -> Option<Timestamp> {
+        match &self.change {
+            Change::Create(record) => Some(record.lease_until),
+            Change::Update(fields) => fields.iter().find_map(|field| match field {
+                Field::LeaseUntil(until) => Some(*until),
+                _ => None,
+            }),
+        }
+    }
+
     /// Whether `current` already shows exactly what this write says.
     pub fn already_in(&self, current: &Record) -> bool {
         match &self.change {

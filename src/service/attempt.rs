@@ -1,6 +1,7 @@
 //! The way of one message through a worker.
 
 use super::outcome::{Ending, Outcome};
+use super::renewal::{Hidden, Renewal};
 use super::run::Run;
 use super::worker::{Deadline, Delivery, UniqueRow, Worker};
 use crate::context::About;
@@ -8,8 +9,8 @@ use crate::error::{Error, kept_text};
 use crate::handler::Job;
 use crate::payload::Payload;
 use crate::protocol::{
-    Claim, ClaimRequest, Held, Output, Quarantine, Record, RecordId, Status, Timestamp, claim,
-    handler_stop, mark_quarantined,
+    Claim, ClaimRequest, Held, Lease, Output, Quarantine, Record, RecordId, Status, Timestamp,
+    claim, handler_stop, mark_quarantined,
 };
 use crate::runtime::before;
 use crate::store::{Commit, RowWrite, StagedWrite, clear_unique};
@@ -22,7 +23,17 @@ impl Worker {
     /// Runs one message as far as it can be run by `deadline`. Never fails: whatever goes wrong is
     /// an [`Outcome`] that says what is certain.
     pub async fn handle(&self, delivery: Delivery, deadline: Deadline) -> Outcome {
-        let outcome = self.outcome(&delivery, deadline).await;
+        self.handle_hidden(delivery, deadline, None).await
+    }
+
+    /// The same, and keeps what is `hidden` so while the job runs, where claims are renewed.
+    pub(crate) async fn handle_hidden(
+        &self,
+        delivery: Delivery,
+        deadline: Deadline,
+        hidden: Option<&dyn Hidden>,
+    ) -> Outcome {
+        let outcome = self.outcome(&delivery, deadline, hidden).await;
         if let Some(unique) = &delivery.unique
             && outcome.has_ended_otherwise()
         {
@@ -31,7 +42,12 @@ impl Worker {
         outcome
     }
 
-    async fn outcome(&self, delivery: &Delivery, deadline: Deadline) -> Outcome {
+    async fn outcome(
+        &self,
+        delivery: &Delivery,
+        deadline: Deadline,
+        hidden: Option<&dyn Hidden>,
+    ) -> Outcome {
         let Some(job) = self.jobs.get(&delivery.job) else {
             let reason = format!(
                 "no job is named {:?}; deploy a worker that knows it, or correct the message's \
@@ -44,7 +60,7 @@ impl Worker {
             return Outcome { job, ..self.named(delivery, outcome) };
         };
         let outcome = match job.payload(&delivery.body) {
-            Ok(payload) => self.attempt(delivery, job, payload, deadline).await,
+            Ok(payload) => self.attempt(delivery, job, payload, deadline, hidden).await,
             Err(error) => Outcome::of(Ending::Undecodable(error.to_string())),
         };
         self.named(delivery, outcome)
@@ -56,7 +72,8 @@ impl Worker {
         let Some(outbox) = self.outbox() else {
             return;
         };
-        let cleared = before(self.clock(), deadline.settled, outbox.clear(row, nonce)).await;
+        let by = deadline.soon(deadline.settled, self.clock().now());
+        let cleared = before(self.clock(), by, outbox.clear(row, nonce)).await;
         if let Some(Err(error)) = cleared {
             tracing::warn!(row, %error, "the row of a unique message was not cleared");
         }
@@ -86,13 +103,19 @@ impl Worker {
         job: &Job,
         payload: Payload,
         deadline: Deadline,
+        hidden: Option<&dyn Hidden>,
     ) -> Outcome {
         let now = self.clock().now();
-        let lease_until = match job.policy.timeout {
+        let bound = match job.policy.timeout {
             Some(timeout) => deadline.hard.min(now + timeout),
             None => deadline.hard,
         };
-        let stop = deadline.stop.min(handler_stop(now, lease_until));
+        let stop = deadline.stop.min(handler_stop(now, bound));
+        let lease_until = match deadline.lease {
+            // A fused job claims nothing that could be renewed.
+            Some(length) if !job.policy.is_fused => Lease::new(length, bound).until(now),
+            _ => bound,
+        };
         // Without time there is no lease, and without a lease no claim.
         if now >= stop || self.stopping.is_asked() {
             return Outcome::of(Ending::NotStarted);
@@ -115,9 +138,10 @@ impl Worker {
             commits: &self.commits,
             policy: job.policy,
             key: delivery.key.as_str(),
-            until: deadline.settled.min(lease_until),
+            until: deadline.settled.min(bound),
             stopping: &self.stopping,
             clears: self.clears(delivery.unique.as_ref()),
+            renewal: deadline.lease.map(|length| Renewal { length, bound, hidden }),
         };
         let about = |held: &Held| About {
             id: request.id.clone(),
@@ -136,7 +160,7 @@ impl Worker {
         if job.policy.is_fused {
             return run.at_once(job.clone(), payload, about, &request).await;
         }
-        match self.claim(&request, run.clears.clone(), stop).await {
+        match self.claim(&request, run.clears.clone(), stop.min(lease_until)).await {
             Ok(held) => run.to_the_end(job.clone(), payload, about(&held), held).await,
             Err(outcome) => *outcome,
         }

@@ -2,7 +2,7 @@
 //! staged. A copy that runs at the same time loses the condition, and its staged writes with it.
 
 use super::attempt::{ROUNDS, changed_each_time, newly_parked, not_claimed, store_error};
-use super::outcome::{Ending, Outcome};
+use super::outcome::Outcome;
 use super::run::{Run, instead};
 use crate::context::{About, Journal};
 use crate::handler::Job;
@@ -25,8 +25,13 @@ impl Run<'_> {
             return store_error("a free key was not free to claim");
         };
         let called = self.called(job, payload, about(&held), *held).await;
-        let Some((Journal { mut staged, .. }, mut came)) = called else {
-            return Outcome::of(Ending::Abandoned);
+        let (Journal { mut staged, .. }, mut came) = match called {
+            Ok(called) => called,
+            Err(ending) => return Outcome::of(ending),
+        };
+        let until = match &self.renewal {
+            Some(renewal) => self.until.min(clock.now() + renewal.length),
+            None => self.until,
         };
         staged.and_clear(self.clears.clone());
         let mut current = None;
@@ -36,7 +41,7 @@ impl Run<'_> {
                 // An attempt from before the job was fused has died.
                 Claim::Spend { write, parked } => {
                     let spent = Verdict::Failed;
-                    match self.commits.commit(&write, staged.landing(&spent), self.until).await {
+                    match self.commits.commit(&write, staged.landing(&spent), until).await {
                         Ok(Commit::Applied) => return newly_parked(&parked),
                         Ok(Commit::Conflict(found)) => current = found.map(|record| *record),
                         // There is nothing to clear any more.
@@ -49,7 +54,7 @@ impl Run<'_> {
             };
             let end = self.end(&held, &came);
             let write = write.then(&end.write);
-            match self.commits.commit(&write, end.landing(&staged), self.until).await {
+            match self.commits.commit(&write, end.landing(&staged), until).await {
                 Ok(Commit::Applied) => {
                     let (token, attempt) = (Some(held.token.0), Some(held.attempt));
                     return Outcome { token, attempt, ..end.outcome(*held) };

@@ -1,10 +1,14 @@
 //! One attempt: the handler's call, and what is written of its end.
 
+use std::pin::pin;
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use super::attempt::store_error;
 use super::commits::{Commits, Settled};
 use super::outcome::{Ending, Outcome};
+use super::renewal::{Lapse, Renewal};
 use super::stopping::Stopping;
 use crate::context::{About, Context, Journal, Staged};
 use crate::error::{Error, ErrorKind, HandlerError, kept_text};
@@ -24,7 +28,12 @@ pub(super) struct Run<'a> {
     pub stopping: &'a Stopping,
     /// The row of a unique message, which goes as the job ends.
     pub clears: Option<RowWrite>,
+    /// How the claim is renewed; `None` if it ends with the attempt's time.
+    pub renewal: Option<Renewal<'a>>,
 }
+
+/// Twice as long a renewal under way is waited for.
+const JOINED: Duration = Duration::from_secs(10);
 
 /// What an attempt came to.
 pub(super) type Came = Result<Output, HandlerError>;
@@ -71,46 +80,77 @@ impl Run<'_> {
     ) -> Outcome {
         let (token, attempt) = (held.token.0, held.attempt);
         let outcome = match self.called(job, payload, about, held).await {
-            Some((journal, came)) => self.settle(journal, came).await,
-            None => Outcome::of(Ending::Abandoned),
+            Ok((journal, came)) => self.settle(journal, came).await,
+            Err(ending) => Outcome::of(ending),
         };
         Outcome { token: Some(token), attempt: Some(attempt), ..outcome }
     }
 
-    /// Calls the handler and takes what it has gathered. `None` if it would not stop: then it may
-    /// still be at work, and nothing can be settled.
+    /// Calls the handler and takes what it has gathered. An error if nothing can be settled: the
+    /// claim is lost, or the handler would not stop and may still be at work.
     pub async fn called(
         &self,
         job: Job,
         payload: Payload,
         about: About,
         held: Held,
-    ) -> Option<(Journal, Came)> {
+    ) -> Result<(Journal, Came), Ending> {
+        let lease_until = held.lease_until;
         let context = Context::new(about, self.commits.clone(), held);
         let call = Call { payload, context: context.clone() };
-        let result = self.call(job, call).await?;
-        let journal = context.close().await?;
-        Some((journal, result.map(|reply| reply.output)))
+        let result = self.call(job, call, lease_until).await?;
+        let journal = context.close().await.ok_or(Ending::Abandoned)?;
+        Ok((journal, result.map(|reply| reply.output)))
     }
 
-    /// Runs the handler in a task of its own, so that a panic stays in it, and stops it in time.
-    async fn call(&self, job: Job, call: Call) -> Option<Result<Reply, HandlerError>> {
+    /// Runs the handler in a task of its own, so that a panic stays in it, and stops it in time, or
+    /// as soon as its claim is not its own any more.
+    async fn call(
+        &self,
+        job: Job,
+        call: Call,
+        lease_until: Timestamp,
+    ) -> Result<Result<Reply, HandlerError>, Ending> {
         let clock = self.commits.clock();
-        let stop = call.context.stop();
+        let context = call.context.clone();
+        let over = Notify::new();
+        let mut keeping = pin!(self.kept(&context, lease_until, &over));
+        let mut lapsed = None;
         let mut task = spawn(job.run(call));
         let ended = tokio::select! {
             // The task first: a result that is there is never thrown away.
             biased;
-            ended = task.join() => ended,
-            () = self.stopping.reached(clock, stop) => {
+            ended = task.join() => Some(ended),
+            () = self.stopping.reached(clock, context.stop()) => None,
+            lapse = &mut keeping => {
+                lapsed = Some(lapse);
+                None
+            }
+        };
+        let ended = match ended {
+            Some(ended) => ended,
+            None => {
                 task.stop();
                 // Half of the margin, so that the release can still be written.
                 let now = clock.now();
-                let margin = (self.until.since(now) / 2).min(Duration::from_secs(1));
-                before(clock, now + margin, task.join()).await?
+                let mut margin = (self.until.since(now) / 2).min(Duration::from_secs(1));
+                if let (Some(Lapse::RanOut), Some(renewal)) = (lapsed, &self.renewal) {
+                    margin = margin.min(renewal.length / 20);
+                }
+                before(clock, now + margin, task.join()).await.ok_or(Ending::Abandoned)?
             }
         };
-        Some(match ended {
+        if lapsed.is_none() {
+            // A renewal under way lands before the end is written, and not after it. One that takes
+            // too long is in doubt, and sent again first.
+            over.notify_one();
+            let now = clock.now();
+            lapsed = before(clock, now + self.until.since(now).min(JOINED) / 2, keeping).await;
+        }
+        if lapsed == Some(Lapse::Lost) {
+            return Err(Ending::LostLease);
+        }
+        Ok(match ended {
             Ok(result) => result,
             Err(Ended::Panicked(message)) => {
                 Err(HandlerError::retryable(format!("the handler panicked: {message}")))
@@ -122,19 +162,22 @@ impl Run<'_> {
     }
 
     async fn settle(&self, mut journal: Journal, mut came: Came) -> Outcome {
-        match journal.make_certain(self.commits, self.until).await {
+        let until = self.until.min(journal.held.lease_until);
+        match journal.make_certain(self.commits, until).await {
             Ok(true) => {}
             Ok(false) => return Outcome::of(Ending::LostLease),
             // What was refused is written with the end.
             Err(error) if error.kind() == ErrorKind::StoreRefused => {}
             Err(error) => return store_error(&error.to_string()),
         }
+        // A renewal may have been among what is certain now.
+        let until = self.until.min(journal.held.lease_until);
         let Journal { held, mut staged, .. } = journal;
         staged.and_clear(self.clears.clone());
         loop {
             let end = self.end(&held, &came);
             let landing = end.landing(&staged);
-            let settled = self.commits.settle(&end.write, landing, self.until).await;
+            let settled = self.commits.settle(&end.write, landing, until).await;
             came = match settled {
                 Ok(Settled::Applied) => return end.outcome(held.advanced()),
                 Ok(Settled::LostLease) => return Outcome::of(Ending::LostLease),

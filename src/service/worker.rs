@@ -75,6 +75,9 @@ pub struct Deadline {
     pub told: Timestamp,
     /// The platform ends the invocation.
     pub hard: Timestamp,
+    /// How long a claim is believed at a time, where claims are renewed while their jobs run;
+    /// `None` in Lambda, where a claim is believed until the invocation's end.
+    pub lease: Option<Duration>,
 }
 
 impl Deadline {
@@ -83,7 +86,20 @@ impl Deadline {
     pub fn new(now: Timestamp, hard: Timestamp) -> Self {
         let stop = handler_stop(now, hard);
         let margin = hard.since(stop);
-        Self { stop, settled: hard - margin / 2, told: hard - margin / 4, hard }
+        Self { stop, settled: hard - margin / 2, told: hard - margin / 4, hard, lease: None }
+    }
+
+    /// The same where nothing ends the process so soon: claims are made for `lease` at a time, and
+    /// renewed while their jobs run.
+    #[must_use]
+    pub fn renewing(self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
+    /// `at`, or one lease from `now` if that is sooner: the bound of a single call, where there is
+    /// half a day for all of them.
+    pub(crate) fn soon(&self, at: Timestamp, now: Timestamp) -> Timestamp {
+        self.lease.map_or(at, |lease| at.min(now + lease))
     }
 }
 

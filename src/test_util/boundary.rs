@@ -15,6 +15,7 @@ pub enum Kind {
     TakeOver,
     Spend,
     KeepEffects,
+    Renew,
     Complete,
     Release,
     Fail,
@@ -36,6 +37,7 @@ impl Kind {
             Self::TakeOver => "take-over",
             Self::Spend => "budget spent",
             Self::KeepEffects => "effects written",
+            Self::Renew => "renewal",
             Self::Complete => "complete",
             Self::Release => "release",
             Self::Fail => "fail",
@@ -77,6 +79,7 @@ impl Kind {
             (Some(Status::Failed), _) => Self::Fail,
             (Some(Status::Unknown), _) => Self::Park,
             (None, _) if marks(write) => Self::Mark,
+            (None, _) if write.lease_until().is_some() => Self::Renew,
             (None, _) => Self::KeepEffects,
         }
     }

@@ -15,12 +15,12 @@ use super::crossing::{Crossed, Life};
 use super::gated::{GatedEffects, GatedQueue, GatedStore};
 use super::witness::Witness;
 use crate::error::{BoxError, Error};
-use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, AttributeValue, Message, answer};
+use crate::front::{ATTRIBUTE_JOB, ATTRIBUTE_KEY, AttributeValue, Message, answer_within};
 use crate::handler::{Call, JobService, Reply, Router};
 use crate::local::{Invocation, LocalQueue};
 use crate::protocol::{IdempotencyKey, RecordId};
 use crate::runtime::{Clock, Entropy};
-use crate::service::Worker;
+use crate::service::{Deadline, Worker};
 use crate::store::{MemoryStore, Store};
 
 const NAMESPACE: &str = "default";
@@ -38,6 +38,7 @@ pub struct World {
     entropy: Arc<dyn Entropy>,
     jobs: Router,
     skew: Duration,
+    lease: Option<Duration>,
     gate: Arc<dyn Gate>,
     invocations: AtomicUsize,
     calls: Arc<AtomicUsize>,
@@ -61,6 +62,7 @@ impl World {
             entropy,
             jobs,
             skew: Duration::from_secs(5),
+            lease: None,
             gate,
             invocations: AtomicUsize::new(0),
             calls: Arc::default(),
@@ -73,6 +75,12 @@ impl World {
         Self { store, ..self }
     }
 
+    /// The same, where claims are made for `lease` at a time and renewed, as they are outside Lambda.
+    #[must_use]
+    pub fn renewing(self, lease: Duration) -> Self {
+        Self { lease: Some(lease), ..self }
+    }
+
     /// Runs one invocation on a worker with this clock, and answers what Lambda would be told:
     /// `None` of an invocation that died.
     pub async fn invoke(&self, clock: Arc<dyn Clock>, invocation: &Invocation) -> Option<Value> {
@@ -82,10 +90,12 @@ impl World {
         // However it ends, nothing of it goes on.
         let _over = Over(life.clone());
         let hard = clock.now() + invocation.hard.since(self.clock.now());
+        let deadline = Deadline { lease: self.lease, ..Deadline::new(clock.now(), hard) };
         let worker = self.worker(&life, clock).ok()?;
         let queue = GatedQueue { life: life.clone(), inner: self.queue.clone() };
         let answering = async {
-            let answered = answer(&worker, &queue, &invocation.event, hard).await.ok()?;
+            let event = &invocation.event;
+            let answered = answer_within(&worker, &queue, event, deadline).await.ok()?;
             let told = life.cross(Kind::Answer, None, async { answered }, drop).await;
             let Crossed::Answered(answered) = told else { return None };
             serde_json::to_value(answered).ok()

@@ -60,7 +60,9 @@ impl Queue {
             stop.send(true).unwrap();
         };
         let both = async { tokio::join!(poll.serve(&worker, &queue, told), until_empty) };
-        tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+        let (served, ()) =
+            tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+        served.unwrap();
         let ran = ran.lock().unwrap();
         ran.clone()
     }

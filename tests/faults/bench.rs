@@ -114,6 +114,14 @@ impl Bench {
         outcome
     }
 
+    /// Delivers once, with a claim that is renewed for four seconds at a time.
+    pub async fn deliver_renewing(&self, job: &str, key: &str) -> Outcome {
+        let now = self.clock.now();
+        let deadline = Deadline::new(now, now + Duration::from_secs(60));
+        let deadline = deadline.renewing(Duration::from_secs(4));
+        self.worker.handle(delivery(job, key), deadline).await
+    }
+
     /// Breaks what the cases name, and delivers them side by side with `seconds` of time each.
     /// Every fault must have struck.
     pub async fn deliver_broken(&self, cases: &[Case], seconds: u64) -> Vec<Outcome> {
@@ -225,14 +233,23 @@ pub fn delivery(job: &str, key: &str) -> Delivery {
 /// - `letter`: one effect at most once, so an intent between them, another `UpdateItem`;
 /// - `settle`: a keyed effect and a staged row, so the completion is a `TransactWriteItems`;
 /// - `reserve`: fused, nothing but one `TransactWriteItems`;
+/// - `long`: the effect of `charge`, and then seven seconds;
 /// - `refuse`: fails for good; `stumble` retryably.
 fn jobs(seen: &Seen, shelf: &str) -> Router {
     let retry = RetryPolicy::fixed(Duration::from_secs(1), 5);
-    let [charge, letter, settle] = std::array::from_fn(|_| seen.clone());
+    let [charge, letter, settle, long] = std::array::from_fn(|_| seen.clone());
     let [settled, reserved] = std::array::from_fn(|_| shelf.to_owned());
     let charge = Job::new("charge", move |_: Value, cx: Context| {
         let seen = charge.clone();
         async move { charged(&cx, &seen).await }
+    });
+    let long = Job::new("long", move |_: Value, cx: Context| {
+        let seen = long.clone();
+        async move {
+            charged(&cx, &seen).await?;
+            SystemClock.sleep_until(SystemClock.now() + Duration::from_secs(7)).await;
+            Ok::<_, HandlerError>(())
+        }
     });
     let letter = Job::new("letter", move |_: Value, cx: Context| {
         let seen = letter.clone();
@@ -264,6 +281,7 @@ fn jobs(seen: &Seen, shelf: &str) -> Router {
     });
     Router::new()
         .with(charge.retry(retry))
+        .with(long.retry(retry))
         .with(letter.retry(retry))
         .with(settle.retry(retry))
         .with(reserve.retry(retry).fused())
@@ -330,7 +348,7 @@ impl Case {
     }
 
     /// For this record's requests only.
-    fn rule(&self) -> Value {
+    pub fn rule(&self) -> Value {
         let mine = format!("contains(to_string(@), '{}')", self.id());
         let mut rule = json!({"service": "dynamodb", "operation": self.operation, "body": mine});
         let fields = rule.as_object_mut().unwrap();

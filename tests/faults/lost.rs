@@ -1,6 +1,8 @@
 //! Requests that land though no answer comes, and requests that never land.
 
+use futures_util::future::join_all;
 use onlyonce::protocol::Status;
+use onlyonce::service::Ending;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Case, WRITES, is_left_open};
@@ -35,6 +37,25 @@ async fn a_write_that_never_arrived_is_sent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_connection_is_made_anew() {
     Bench::new().await.all_hold(&each_write(&json!({"reset": true}))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_is_lost_is_sent_again_and_knows_itself_again() {
+    let bench = Bench::new().await;
+    let faults = [answer_lost(), request_lost(), json!({"reset": true})];
+    let cases = faults.map(|fault| Case::new("long", "UpdateItem", 2, &fault));
+    bench.proxy.breaks(cases.iter().map(Case::rule).collect());
+    let outcomes = cases.iter().map(|case| bench.deliver_renewing(case.job, &case.key));
+    let outcomes = join_all(outcomes).await;
+    for ((case, outcome), struck) in cases.iter().zip(outcomes).zip(bench.proxy.heals()) {
+        assert!(struck > 0, "nothing was broken: {case:?}");
+        assert!(matches!(outcome.ending, Ending::Completed(_)), "{case:?}: {outcome:?}");
+        let record = bench.record(case.job, &case.key).await.unwrap();
+        assert_eq!(record.attempt, 1, "{case:?}");
+        // Claimed and completed, and renewed at least as often as a lease is shorter than the job.
+        assert!(record.rev.0 >= 4, "{case:?}: {:?}", record.rev);
+        bench.is_done_once(case.job, &case.key).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

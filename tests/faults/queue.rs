@@ -145,18 +145,70 @@ async fn a_delay_that_is_not_set_is_given_up_in_time_and_the_message_comes_again
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_poller_outlives_an_outage_of_its_store() {
+    let bench = Bench::new().await;
+    let url = make_queue(&bench, "2").await;
+    let client = Client::new(&bench.plain);
+    let keys = ["a", "b", "c"];
+    for key in keys {
+        send(&client, &url, key).await;
+    }
+    bench.proxy.breaks(json!([{"service": "dynamodb", "reset": true}]));
+    let poll = Poll::open(&bench.plain, &url).await.unwrap();
+    let queue = SqsQueue::new(&bench.plain).queue_url(Some(url.clone()));
+    let (stop, told) = tokio::sync::watch::channel(false);
+    let outage = async {
+        // Each message is hidden for two seconds: longer than that, and some have come twice.
+        bench.clock.sleep_until(bench.clock.now() + Duration::from_secs(5)).await;
+        assert!(bench.proxy.heals()[0] > 0, "nothing was broken");
+        for key in keys {
+            assert_eq!(bench.record("charge", key).await, None, "a store that is out runs nothing");
+        }
+        until_empty(&client, &url).await;
+        stop.send(true).unwrap();
+    };
+    let both = async { tokio::join!(poll.serve(&bench.worker, &queue, told), outage) };
+    let (served, ()) =
+        tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+    served.unwrap();
+    for key in keys {
+        bench.is_done_once("charge", key).await;
+    }
+}
+
+/// Sends a `charge` under this key.
+async fn send(client: &Client, url: &str, key: &str) {
+    let text = |value: &str| {
+        MessageAttributeValue::builder().data_type("String").string_value(value).build()
+    };
+    let send = client.send_message().queue_url(url).message_body(json!(key).to_string());
+    let send = send.message_attributes(ATTRIBUTE_JOB, text("charge").unwrap());
+    send.message_attributes(ATTRIBUTE_KEY, text(key).unwrap()).send().await.unwrap();
+}
+
+/// Returns once the queue has no message, hidden ones included.
+async fn until_empty(client: &Client, url: &str) {
+    let names = [
+        QueueAttributeName::ApproximateNumberOfMessages,
+        QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+    ];
+    loop {
+        let left = client.get_queue_attributes().queue_url(url);
+        let left = left.set_attribute_names(Some(names.to_vec())).send().await.unwrap();
+        if left.attributes.unwrap().values().all(|count| count == "0") {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_polled_queue_is_emptied_whatever_is_lost_on_the_way() {
     let bench = Bench::new().await;
     let url = make_queue(&bench, "3").await;
     let client = Client::new(&bench.plain);
     let keys = ["a", "b", "c"];
     for key in keys {
-        let text = |value: &str| {
-            MessageAttributeValue::builder().data_type("String").string_value(value).build()
-        };
-        let send = client.send_message().queue_url(&url).message_body(json!(key).to_string());
-        let send = send.message_attributes(ATTRIBUTE_JOB, text("charge").unwrap());
-        send.message_attributes(ATTRIBUTE_KEY, text(key).unwrap()).send().await.unwrap();
+        send(&client, &url, key).await;
     }
     bench.proxy.breaks(json!([
         // Received by nobody, and hidden all the same.
@@ -169,20 +221,13 @@ async fn a_polled_queue_is_emptied_whatever_is_lost_on_the_way() {
     let queue = SqsQueue::new(&bench.broken).queue_url(Some(url.clone()));
     let (stop, told) = tokio::sync::watch::channel(false);
     let until_empty = async {
-        let names = [
-            QueueAttributeName::ApproximateNumberOfMessages,
-            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
-        ];
-        loop {
-            let left = client.get_queue_attributes().queue_url(&url);
-            let left = left.set_attribute_names(Some(names.to_vec())).send().await.unwrap();
-            if left.attributes.unwrap().values().all(|count| count == "0") {
-                break stop.send(true).unwrap();
-            }
-        }
+        until_empty(&client, &url).await;
+        stop.send(true).unwrap();
     };
     let both = async { tokio::join!(poll.serve(&bench.worker, &queue, told), until_empty) };
-    tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+    let (served, ()) =
+        tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is emptied");
+    served.unwrap();
     assert!(bench.proxy.heals()[0] > 0, "nothing was broken");
     for key in keys {
         bench.is_done_once("charge", key).await;

@@ -36,6 +36,8 @@ pub struct Plan {
     pub most_faults: usize,
     /// How soon dead letters are first sent through again, in milliseconds.
     pub redriven_after: u64,
+    /// For how many milliseconds at a time a claim is made and renewed; `None` as in Lambda.
+    pub lease: Option<u64>,
 }
 
 impl Plan {
@@ -84,6 +86,7 @@ impl Plan {
             chance: [0.01, 0.05, 0.1, 0.25][random.usize(..4)],
             most_faults: random.usize(1..=14),
             redriven_after: [1_000, 4_000, 8_000, 60_000][random.usize(..4)],
+            lease: (random.u8(..3) == 0).then(|| [1_000, 3_000, 8_000][random.usize(..3)]),
         }
     }
 }

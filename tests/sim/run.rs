@@ -10,7 +10,7 @@ use onlyonce::front::Message;
 use onlyonce::local::{Invocation, LocalQueue, Poller, QueueSettings};
 use onlyonce::protocol::{ClaimId, RecordId, Status, Timestamp};
 use onlyonce::runtime::{Clock, Entropy};
-use onlyonce::test_util::{VirtualClock, Witness, World, operation as id};
+use onlyonce::test_util::{Kind, VirtualClock, Witness, World, operation as id};
 use serde_json::{Value, json};
 
 use super::faults::{Faults, Named, Totals, mixed};
@@ -35,6 +35,8 @@ pub struct Ran {
     pub trace: u64,
     pub calls: usize,
     pub deliveries: u64,
+    /// How often a claim's renewal was sent.
+    pub renewals: usize,
     /// The same for people.
     pub story: Vec<String>,
 }
@@ -91,6 +93,10 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
     let entropy = Arc::new(Drawn(Mutex::new((fastrand::Rng::with_seed(mixed(plan.seed, 9)), 0))));
     let gate = Arc::new(SeededGate(faults.clone()));
     let world = World::new(router(plan, &provider, &began), queue, shared.clone(), entropy, gate);
+    let world = match plan.lease {
+        Some(lease) => world.renewing(Duration::from_millis(lease)),
+        None => world,
+    };
     let _ = seen.set((Arc::downgrade(&world.witness), world.queue.clone()));
     let hosts: Vec<Arc<dyn Clock>> = plan
         .ahead
@@ -292,6 +298,7 @@ fn told(world: &World, provider: &Provider, faults: &Faults, is_told: bool) -> R
         trace: trace.finish(),
         calls: crossings.len(),
         deliveries: world.queue.deliveries(),
+        renewals: crossings.iter().filter(|(it, _)| it.kind == Kind::Renew).count(),
         story,
     }
 }

@@ -14,6 +14,7 @@ pub struct Sum {
     pub totals: Totals,
     pub calls: u64,
     pub deliveries: u64,
+    pub renewals: u64,
     /// Of all their traces: the same seeds make the same.
     pub trace: u64,
     /// The first that failed.
@@ -30,6 +31,7 @@ pub fn many(from: u64, seeds: u64, planned: fn(u64) -> Plan) -> Sum {
         totals: Totals::none(),
         calls: 0,
         deliveries: 0,
+        renewals: 0,
         trace: 0,
         failed: None,
     });
@@ -47,6 +49,7 @@ pub fn many(from: u64, seeds: u64, planned: fn(u64) -> Plan) -> Sum {
                     sum.seeds += 1;
                     sum.calls += ran.calls as u64;
                     sum.deliveries += ran.deliveries;
+                    sum.renewals += ran.renewals as u64;
                     sum.trace ^= ran.trace;
                     sum.totals.add(&ran.totals);
                     if !ran.broken.is_empty() {
@@ -136,11 +139,11 @@ fn quiet_panics() {
 
 impl std::fmt::Display for Sum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { deliveries, calls, totals, seeds, violations, trace, .. } = self;
+        let Self { deliveries, calls, renewals, totals, seeds, violations, trace, .. } = self;
         let faults = totals.sum();
         writeln!(
             f,
-            "{deliveries} deliveries, {calls} calls, trace {trace:016x}, {faults} faults:"
+            "{deliveries} deliveries, {calls} calls, {renewals} renewals, trace {trace:016x}, {faults} faults:"
         )?;
         write!(f, "{}seeds: {seeds}, violations: {violations}", totals.lines())
     }

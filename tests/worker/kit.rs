@@ -78,6 +78,13 @@ impl Kit {
         self.worker.handle(delivery, Deadline::new(now, now + time)).await
     }
 
+    /// Runs one message with half a day's time, its claim renewed for `lease` at a time.
+    pub async fn handle_renewing(&self, delivery: Delivery, lease: Duration) -> Outcome {
+        let now = self.clock.now();
+        let deadline = Deadline::new(now, now + SECOND * 43_200).renewing(lease);
+        self.worker.handle(delivery, deadline).await
+    }
+
     /// Runs a batch within `time` and answers the ids that must come again.
     pub async fn batch(&self, messages: &[Message], time: Duration) -> Vec<String> {
         let now = self.clock.now();

@@ -19,3 +19,4 @@ mod keyed;
 mod kit;
 mod local_queue;
 mod messages;
+mod renewal;
