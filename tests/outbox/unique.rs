@@ -9,7 +9,7 @@ use onlyonce::protocol::{
     ClaimId, ConditionalWrite, IdempotencyKey, Imported, Output, Retention, Timestamp, import,
 };
 use onlyonce::runtime::{self, Clock, SystemClock};
-use onlyonce::store::{Commit, SqlStatement, Store};
+use onlyonce::store::{Commit, Store};
 use onlyonce::test_util::{Fault, FaultStore};
 use onlyonce::{Context, Router, Worker};
 
@@ -189,8 +189,11 @@ pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
     assert_eq!(shop.queue.len(), 1);
 }
 
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constraint_that_says_no_at_the_end_makes_room_too() {
+    use onlyonce::store::SqlStatement;
+
     let statement = |sql: &str, expect_changes| SqlStatement {
         sql: sql.to_owned(),
         params: Vec::new(),
