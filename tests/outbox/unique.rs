@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onlyonce::local::Poller;
 use onlyonce::outbox::UniqueMessage;
 use onlyonce::protocol::{
     ClaimId, ConditionalWrite, IdempotencyKey, Imported, Output, Retention, Timestamp, import,
 };
 use onlyonce::runtime::{self, Clock, SystemClock};
-use onlyonce::store::{Commit, Store};
+use onlyonce::store::Store;
 use onlyonce::test_util::{Fault, FaultStore};
-use onlyonce::{Context, Router, Worker};
 
 use crate::shop::{Order, Shop};
 
@@ -192,7 +190,9 @@ pub async fn many_at_once_are_one(store: Arc<dyn Store>) {
 #[cfg(all(feature = "sqlite", feature = "postgres"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_constraint_that_says_no_at_the_end_makes_room_too() {
-    use onlyonce::store::SqlStatement;
+    use onlyonce::local::Poller;
+    use onlyonce::store::{Commit, SqlStatement};
+    use onlyonce::{Context, Router, Worker};
 
     let statement = |sql: &str, expect_changes| SqlStatement {
         sql: sql.to_owned(),

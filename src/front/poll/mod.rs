@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use self::health::Health;
 use self::polling::Polling;
+#[cfg(feature = "cli")]
 pub(crate) use self::receive::read;
 use super::queue::Queue;
 use crate::error::{Error, ErrorKind};
