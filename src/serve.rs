@@ -142,6 +142,7 @@ mod cli {
     ///
     /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
     pub async fn main(jobs: Router) -> ExitCode {
+        ops::end_with_the_reader();
         let Arguments { verb, json } = Arguments::parse();
         let ended = match verb {
             Some(Verb::Dev(arguments)) => arguments.run(Jobs::Given(jobs), json).await,

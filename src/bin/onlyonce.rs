@@ -116,6 +116,7 @@ impl From<Parked> for Status {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    ops::end_with_the_reader();
     let arguments = Arguments::parse();
     let is_json = arguments.json;
     match run(arguments).await {

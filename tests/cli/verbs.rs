@@ -134,3 +134,18 @@ fn an_empty_variable_is_named() {
     let (code, said) = run(onlyonce(&folder.0).env("ONLYONCE_DLQ_URL", ""), &["list", "failed"]);
     assert!(code == Some(1) && said.contains("ONLYONCE_DLQ_URL is set but empty"), "{said}");
 }
+
+#[test]
+fn a_reader_that_has_stopped_ends_the_command_without_a_panic() {
+    let folder = Folder::new();
+    run(&mut onlyonce(&folder.0), &["setup"]);
+    let import = ["import", "examples/done.jsonl"];
+    for arguments in [&import[..], &["list", "failed"], &["list", "failed", "--json"], &["--help"]]
+    {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = onlyonce(&folder.0).args(arguments).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    }
+}
