@@ -33,9 +33,7 @@ impl Relay {
         let failure = |item_identifier| ItemFailure { item_identifier };
         Ok(BatchResponse { batch_item_failures: first.into_iter().map(failure).collect() })
     }
-}
 
-impl Relay {
     /// Sends entries on, waits for what is due again before the deadline, and answers the positions
     /// of those that are still to go: the stream would bring them again at once.
     async fn until_sent(&self, entries: &[OutboxEntry], deadline: Deadline) -> Vec<usize> {

@@ -155,3 +155,12 @@ pub struct Page {
     /// Where to go on; `None` at the end.
     pub next: Option<Cursor>,
 }
+
+impl Page {
+    /// These records, and whether there are more behind the last.
+    pub(crate) fn of(records: Vec<Record>, is_more: bool) -> Self {
+        let last = records.last().filter(|_| is_more);
+        let next = last.map(|last| Cursor { updated_at: last.updated_at, id: last.id.clone() });
+        Self { records, next }
+    }
+}

@@ -69,6 +69,9 @@ pub struct Taken {
     pub next: Option<Place>,
 }
 
+/// Its table, where it stands beside the records and its name is not theirs to choose.
+pub(crate) const OUTBOX: &str = "onlyonce_outbox";
+
 /// The names of an entry's columns; of a table's attributes, too.
 pub(crate) mod column {
     pub const ORDER_KEY: &str = "order_key";

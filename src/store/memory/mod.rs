@@ -12,9 +12,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
-
-/// The table of its outbox.
-const OUTBOX: &str = "onlyonce_outbox";
+use crate::store::outbox::OUTBOX;
 
 /// A store in memory. Stages [`RowWrite`]s.
 #[derive(Debug, Default)]
@@ -110,11 +108,7 @@ impl Store for MemoryStore {
         records.sort_by_key(place);
         let is_more = records.len() > limit;
         records.truncate(limit);
-        let next = records
-            .last()
-            .filter(|_| is_more)
-            .map(|last| Cursor { updated_at: last.updated_at, id: last.id.clone() });
-        Ok(Page { records, next })
+        Ok(Page::of(records, is_more))
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 
-use super::{MemoryStore, OUTBOX, RowAt};
+use super::{MemoryStore, RowAt};
 use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
-use crate::store::outbox::{Outbox, Place, Take, Taken, column, millis};
+use crate::store::outbox::{OUTBOX, Outbox, Place, Take, Taken, column, millis};
 use crate::store::{Columns, RowValue};
 
 fn place_of(entry: &OutboxEntry) -> RowAt {

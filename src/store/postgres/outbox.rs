@@ -9,12 +9,13 @@ use super::value::typeless;
 use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
+use crate::store::sql::Drafted;
+use crate::store::sql::outbox::{add_unique, clear, columns, put_back, sent, take, unsent};
 
 /// Two relays that look at once do not wait for each other.
 const LOCKING: &str = "FOR UPDATE SKIP LOCKED";
 
-async fn rows(client: &Client, (sql, values): &Sql) -> Result<Vec<Row>, Error> {
+async fn rows(client: &Client, (sql, values): &Drafted) -> Result<Vec<Row>, Error> {
     let rows = client.query_typed(sql, &typeless(values)).await;
     rows.map_err(|error| fault("outbox", error))
 }
@@ -25,7 +26,7 @@ fn entry(row: &Row) -> Option<OutboxEntry> {
 }
 
 impl PostgresStore {
-    async fn answered(&self, sql: Sql) -> Result<Vec<Row>, Error> {
+    async fn answered(&self, sql: Drafted) -> Result<Vec<Row>, Error> {
         let mut lent = self.lend("outbox").await?;
         let client = lent.client()?;
         let rows = self.bounded("outbox", rows(client, &sql)).await?;

@@ -73,16 +73,6 @@ pub(super) async fn scan(
     let values: [SqlValue; 4] = [parked.as_str().into(), at.into(), id.into(), fetched.into()];
     let rows = client.query_typed(sql, &typeless(&values)).await;
     let rows = rows.map_err(|error| fault("scan", error))?;
-    let mut page = Page::default();
-    for row in &rows {
-        if page.records.len() == limit {
-            page.next = page
-                .records
-                .last()
-                .map(|last| Cursor { updated_at: last.updated_at, id: last.id.clone() });
-            break;
-        }
-        page.records.push(decode(row)?);
-    }
-    Ok(page)
+    let records: Result<Vec<_>, _> = rows.iter().take(limit).map(|row| decode(row)).collect();
+    Ok(Page::of(records?, rows.len() > limit))
 }

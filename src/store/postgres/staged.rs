@@ -7,7 +7,8 @@ use super::fault::{Said, fault, is_condition, kind};
 use super::in_transaction::{CLOSURE, InTransaction};
 use super::value::typeless;
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::store::sql::{Abort, Dialect, Drafted, NATIVE, OUTBOX, SqlStatement, SqlValue, row_sql};
+use crate::store::outbox::OUTBOX;
+use crate::store::sql::{Abort, Dialect, Drafted, NATIVE, SqlStatement, SqlValue, row_sql};
 use crate::store::{RowWrite, StagedWrite};
 
 const POSTGRES: Dialect = Dialect { is_shared: true, is_loosely_typed: false };

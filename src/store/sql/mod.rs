@@ -16,6 +16,3 @@ pub(super) use record::record_sql;
 pub(super) use rows::{Dialect, row_sql};
 pub(super) use statement::NATIVE;
 pub use statement::{SqlStatement, SqlValue};
-
-/// The table of the outbox.
-pub(super) const OUTBOX: &str = "onlyonce_outbox";

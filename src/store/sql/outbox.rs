@@ -1,13 +1,10 @@
 //! The outbox in SQL, alike on every store.
 
-use super::{OUTBOX, SqlStatement, SqlValue};
+use super::{Drafted, SqlStatement, SqlValue};
 use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
-use crate::store::outbox::{Take, column, millis};
+use crate::store::outbox::{OUTBOX, Take, column, millis};
 use crate::store::{Columns, RowValue};
-
-/// A statement and its values.
-pub type Sql = (String, Vec<SqlValue>);
 
 /// What is read of a row: its texts, and its instants.
 pub const TEXTS: [&str; 6] = [
@@ -42,7 +39,7 @@ fn at(instant: Timestamp) -> SqlValue {
 
 /// Takes the first entry of each order key that waits, and answers the rows. `locking` keeps two
 /// that take at once from waiting for each other, where the store needs it.
-pub fn take(take: &Take, locking: &str) -> Sql {
+pub fn take(take: &Take, locking: &str) -> Drafted {
     let sql = format!(
         "UPDATE {OUTBOX} SET taken_until = $1 WHERE seq IN (\
          SELECT seq FROM {OUTBOX} AS mine \
@@ -63,7 +60,7 @@ fn key(entry: &OutboxEntry) -> [SqlValue; 2] {
 }
 
 /// What `sent` writes.
-pub fn sent(entry: &OutboxEntry, when: Timestamp) -> Sql {
+pub fn sent(entry: &OutboxEntry, when: Timestamp) -> Drafted {
     let mut values = key(entry).to_vec();
     let Some(unique) = &entry.unique else {
         return (format!("DELETE FROM {OUTBOX} WHERE order_key = $1 AND event_id = $2"), values);
@@ -74,7 +71,7 @@ pub fn sent(entry: &OutboxEntry, when: Timestamp) -> Sql {
 }
 
 /// What `is_unsent` reads: a row, or none.
-pub fn unsent(entry: &OutboxEntry) -> Sql {
+pub fn unsent(entry: &OutboxEntry) -> Drafted {
     let mut values = key(entry).to_vec();
     values.push(entry.unique.as_ref().map(|unique| unique.nonce.clone()).into());
     let sql = "order_key = $1 AND event_id = $2 AND nonce = $3 AND sent_at IS NULL";
@@ -82,7 +79,7 @@ pub fn unsent(entry: &OutboxEntry) -> Sql {
 }
 
 /// What `put_back` writes.
-pub fn put_back(entry: &OutboxEntry, when: Timestamp) -> Sql {
+pub fn put_back(entry: &OutboxEntry, when: Timestamp) -> Drafted {
     let mut values = key(entry).to_vec();
     values.push(at(when));
     let sql = "SET taken_until = $3 WHERE order_key = $1 AND event_id = $2";
@@ -90,14 +87,14 @@ pub fn put_back(entry: &OutboxEntry, when: Timestamp) -> Sql {
 }
 
 /// What `clear` writes.
-pub fn clear(row: &str, nonce: &str) -> Sql {
+pub fn clear(row: &str, nonce: &str) -> Drafted {
     let sql = format!("DELETE FROM {OUTBOX} WHERE order_key = $1 AND nonce = $2");
     (sql, vec![row.into(), nonce.into()])
 }
 
 /// What `add_unique` writes: it changes one row, or none. What is not sent yet is kept, however
 /// late: it was promised.
-pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Sql {
+pub fn add_unique(entry: &OutboxEntry, now: Timestamp) -> Drafted {
     let mut values = key(entry).to_vec();
     let columns = entry.value_columns();
     values.extend(columns.values().cloned().map(SqlValue::from));

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::fault::{fault, is_busy};
 use crate::error::{Error, ErrorKind};
-use crate::store::sql::OUTBOX;
+use crate::store::outbox::OUTBOX;
 
 /// How long a statement waits for whoever else has the file: as long as one attempt of a call to
 /// DynamoDB. The caller tries again within the attempt's time.

@@ -1,7 +1,7 @@
 //! The outbox in the file.
 
 use async_trait::async_trait;
-use rusqlite::Connection;
+use rusqlite::{Connection, Statement};
 
 use super::SqliteStore;
 use super::bind::{Unfit, bind};
@@ -9,7 +9,8 @@ use super::fault::fault;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Take, Taken};
-use crate::store::sql::outbox::{Sql, add_unique, clear, columns, put_back, sent, take, unsent};
+use crate::store::sql::Drafted;
+use crate::store::sql::outbox::{add_unique, clear, columns, put_back, sent, take, unsent};
 
 fn unfit(error: Unfit) -> Error {
     match error {
@@ -18,23 +19,29 @@ fn unfit(error: Unfit) -> Error {
     }
 }
 
-/// How many rows it changes.
-fn execute(connection: &Connection, (sql, values): &Sql) -> Result<usize, Error> {
+fn prepared<'a>(
+    connection: &'a Connection,
+    (sql, values): &Drafted,
+) -> Result<Statement<'a>, Error> {
     let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
     bind(&mut statement, values).map_err(unfit)?;
+    Ok(statement)
+}
+
+/// How many rows it changes.
+fn execute(connection: &Connection, sql: &Drafted) -> Result<usize, Error> {
+    let mut statement = prepared(connection, sql)?;
     statement.raw_execute().map_err(|error| fault("outbox", error))
 }
 
-fn is_any(connection: &Connection, (sql, values): &Sql) -> Result<bool, Error> {
-    let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
-    bind(&mut statement, values).map_err(unfit)?;
+fn is_any(connection: &Connection, sql: &Drafted) -> Result<bool, Error> {
+    let mut statement = prepared(connection, sql)?;
     let row = statement.raw_query().next().map(|row| row.is_some());
     row.map_err(|error| fault("outbox", error))
 }
 
-fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEntry>, Error> {
-    let mut statement = connection.prepare(sql).map_err(|error| fault("outbox", error))?;
-    bind(&mut statement, values).map_err(unfit)?;
+fn entries(connection: &Connection, sql: &Drafted) -> Result<Vec<OutboxEntry>, Error> {
+    let mut statement = prepared(connection, sql)?;
     let mut rows = statement.raw_query();
     let mut entries = Vec::new();
     while let Some(row) = rows.next().map_err(|error| fault("outbox", error))? {
@@ -45,7 +52,7 @@ fn entries(connection: &Connection, (sql, values): &Sql) -> Result<Vec<OutboxEnt
 }
 
 impl SqliteStore {
-    async fn changed(&self, sql: Sql) -> Result<usize, Error> {
+    async fn changed(&self, sql: Drafted) -> Result<usize, Error> {
         self.with("outbox", move |connection| execute(connection, &sql)).await
     }
 }

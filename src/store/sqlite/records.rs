@@ -52,16 +52,12 @@ pub(super) fn scan(
     // One more than asked for says whether there are more.
     let fetched = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut rows = select.query(params![parked.as_str(), at, id, fetched]).map_err(fault)?;
-    let mut page = Page::default();
+    let mut records = Vec::new();
     while let Some(row) = rows.next().map_err(fault)? {
-        if page.records.len() == limit {
-            page.next = page
-                .records
-                .last()
-                .map(|last| Cursor { updated_at: last.updated_at, id: last.id.clone() });
-            break;
+        if records.len() == limit {
+            return Ok(Page::of(records, true));
         }
-        page.records.push(decode(row)?);
+        records.push(decode(row)?);
     }
-    Ok(page)
+    Ok(Page::of(records, false))
 }

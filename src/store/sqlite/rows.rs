@@ -7,7 +7,8 @@ use super::fault::{is_condition, kind};
 use super::in_transaction::{CLOSURE, InTransaction};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::store::StagedWrite;
-use crate::store::sql::{Abort, Dialect, Drafted, NATIVE, OUTBOX, SqlStatement, row_sql};
+use crate::store::outbox::OUTBOX;
+use crate::store::sql::{Abort, Dialect, Drafted, NATIVE, SqlStatement, row_sql};
 
 const SQLITE: Dialect = Dialect { is_shared: false, is_loosely_typed: true };
 
