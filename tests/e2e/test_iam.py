@@ -55,14 +55,21 @@ def second_proxy(aws):
     server.close()
 
 
-def names_of(shop, **more):
+def names_of(shop):
     return {
-        shop.table: "TABLE",
-        f"{shop.table}-outbox": "TABLE-outbox",
-        shop.queue_url.rsplit("/", 1)[-1]: "QUEUE",
-        shop.dlq_url.rsplit("/", 1)[-1]: "DEAD_LETTER_QUEUE",
-        **more,
+        table(shop.table): "TABLE",
+        table(f"{shop.table}-outbox"): "TABLE-outbox",
+        named(shop.queue_url): "QUEUE",
+        named(shop.dlq_url): "DEAD_LETTER_QUEUE",
     }
+
+
+def table(name):
+    return "table", name
+
+
+def named(url):
+    return "queue", url.rsplit("/", 1)[-1]
 
 
 def test_worker_and_relay_ask_for_what_their_policies_allow(
@@ -93,7 +100,7 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
         until("the relay is done", lambda: relay.sweep() and not relay.rows())
 
         poll(worker_binary, receiver, proxy, shop, polled, tmp_path, case)
-        names = names_of(shop, **{stock.table: "ROWS", polled.rsplit("/", 1)[-1]: "QUEUE"})
+        names = names_of(shop) | {table(stock.table): "ROWS", named(polled): "QUEUE"}
         of_worker, of_relay = (needed(server.requests(), names) for server in (proxy, second_proxy))
 
     rows = {(resource, action) for resource, action in of_worker | of_relay if resource == "ROWS"}
@@ -172,10 +179,11 @@ def test_the_command_and_a_producer_ask_for_what_their_policies_allow(
             long_ago(shop, job, keys[name])
         run("inspect", "echo", keys["bad"])
         run("list", "failed")
-        listed = json.loads(run("--json", "dlq", "list"))
-        run("dlq", "show", next(letter["message_id"] for letter in letters(listed)))
+        letter = json.loads(run("--json", "dlq", "list").splitlines()[0])
+        run("dlq", "show", letter["message_id"])
+        for name in ("bad", "lost"):
+            receiver.answer(f"/echo/{keys[name]}", 200)
         run("dlq", "replay", "--job", "echo", "--cause", "failed", "--yes")
-        body = file("body", {"case": keys["lost"]})
         shop.wait_record("echo", keys["lost"], "completed")
         run("resolve", "once", keys["unknown"], "--not-done")
         died(shop, "echo", keys["lost"])
@@ -190,12 +198,12 @@ def test_the_command_and_a_producer_ask_for_what_their_policies_allow(
             run("setup", ONLYONCE_STORE=f"dynamodb://{made}")
             run("setup", ONLYONCE_STORE=f"dynamodb://{made}")
         finally:
-            for table in (made, f"{made}-outbox"):
-                aws.dynamodb.delete_table(TableName=table)
+            for name in (made, f"{made}-outbox"):
+                aws.dynamodb.delete_table(TableName=name)
 
         run("send", file("produced", message("echo", keys["sent"])), through=second_proxy)
         shop.wait_record("echo", keys["sent"], "completed")
-        names = names_of(shop, **{made: "TABLE", f"{made}-outbox": "TABLE-outbox"})
+        names = names_of(shop) | {table(made): "TABLE", table(f"{made}-outbox"): "TABLE-outbox"}
         asked, produced = (needed(server.requests(), names) for server in (proxy, second_proxy))
 
     doctor = {statement["Sid"] for statement in statements("operator") if statement["Sid"].startswith("Doctor")}
@@ -210,15 +218,11 @@ def test_the_operators_doctor_only_reads():
                 assert action.split(":")[1].startswith(("Get", "List", "Describe")), action
 
 
-def letters(listed):
-    return listed["letters"] if isinstance(listed, dict) else listed
-
-
 def long_ago(shop, job, key, **more):
     """Makes a record look as if all of it had been ten minutes earlier."""
-    table, id = shop.table, {"pk": {"S": record_id(job, key)}}
-    item = shop.aws.dynamodb.get_item(TableName=table, Key=id, ConsistentRead=True)["Item"]
-    shop.aws.dynamodb.put_item(TableName=table, Item={**earlier(item), **more})
+    id = {"pk": {"S": record_id(job, key)}}
+    item = shop.aws.dynamodb.get_item(TableName=shop.table, Key=id, ConsistentRead=True)["Item"]
+    shop.aws.dynamodb.put_item(TableName=shop.table, Item={**earlier(item), **more})
 
 
 def died(shop, job, key):

@@ -16,13 +16,14 @@ OF_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteIte
 
 
 def needed(calls, names):
-    """Of calls as they were sent. `names` says for what each table or queue stands in the policies."""
+    """Of calls as they were sent. `names` says for what each ("table", name) and ("queue", name) stands
+    in the policies."""
     found = set()
     for call in calls:
         service, _, operation = call.target.partition(".")
         if service == "AmazonSQS":
             name = call.json.get("QueueName") or call.json["QueueUrl"].rsplit("/", 1)[-1]
-            found.add((names[name], f"sqs:{OF_BATCH.get(operation, operation)}"))
+            found.add((names["queue", name], f"sqs:{OF_BATCH.get(operation, operation)}"))
         elif service.startswith("DynamoDB_"):
             found |= {(names_of(table, names), f"dynamodb:{action}") for table, action in of_dynamodb(operation, call.json)}
         else:
@@ -32,7 +33,7 @@ def needed(calls, names):
 
 def names_of(table, names):
     name, _, index = table.partition("/")
-    return f"{names[name]}/{index}" if index else names[name]
+    return names["table", name] + (f"/{index}" if index else "")
 
 
 def of_dynamodb(operation, request):
