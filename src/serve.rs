@@ -106,7 +106,7 @@ mod cli {
     use crate::front::SqsQueue;
     use crate::handler::Router;
     use crate::ops::dev::command::{DevArguments, Jobs};
-    use crate::ops::{self, Desk, OperateVerb};
+    use crate::ops::{self, Desk, OperateVerb, SetupArguments};
     use crate::sdk;
 
     /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
@@ -124,6 +124,9 @@ mod cli {
     enum Verb {
         /// Run messages through the jobs on this machine, with copies and kills.
         Dev(DevArguments),
+        /// Make the table and the queues that are not there.
+        #[command(after_help = "In the store that ONLYONCE_STORE names.")]
+        Setup(SetupArguments),
         /// Record operations that were done before as completed, one per line of JSON.
         #[command(after_help = "Safe to interrupt and to run again: only what has no record is \
             written, in the store that ONLYONCE_STORE names.")]
@@ -137,8 +140,8 @@ mod cli {
     }
 
     /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`; and
-    /// `import FILE.jsonl`, for a queue that is in use already, and `replay`, `resolve`, `release` and
-    /// `forget` as the command has them: here with what each job compares and how long it is kept.
+    /// `setup`, `import FILE.jsonl`, for a queue that is in use already, `replay`, `resolve`, `release`
+    /// and `forget` as the command has them: here with what each job compares and how long it is kept.
     ///
     /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
     pub async fn main(jobs: Router) -> ExitCode {
@@ -146,14 +149,18 @@ mod cli {
         let Arguments { verb, json } = Arguments::parse();
         let ended = match verb {
             Some(Verb::Dev(arguments)) => arguments.run(Jobs::Given(jobs), json).await,
+            Some(Verb::Setup(arguments)) => set_up(&arguments, json).await,
             Some(Verb::Import { file }) => import(&jobs, &file, json).await,
             Some(Verb::Operate(verb)) => operate(jobs, verb, json).await,
             None => super::serve(jobs).await.map(|()| ExitCode::SUCCESS),
         };
-        ended.unwrap_or_else(|error| {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        })
+        ops::end(ended, json)
+    }
+
+    async fn set_up(arguments: &SetupArguments, is_json: bool) -> Result<ExitCode, BoxError> {
+        // A store says what is risky about it.
+        crate::telemetry::init();
+        arguments.run(&Settings::from_env()?, None, is_json).await
     }
 
     async fn operate(jobs: Router, verb: OperateVerb, is_json: bool) -> Result<ExitCode, BoxError> {
@@ -162,7 +169,7 @@ mod cli {
         let desk = Desk { store, namespace, jobs, is_json };
         let queue = async |given: Option<String>| {
             let url = given.or(queue_url);
-            let url = url.ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
+            let url = url.ok_or(ops::NO_QUEUE)?;
             Ok(SqsQueue::new(&sdk::load().await).queue_url(Some(url)))
         };
         Box::pin(verb.run(&desk, queue)).await

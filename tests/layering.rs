@@ -46,7 +46,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "ops",
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "front", "producer", "local", "sdk", "payload", "ops",
+            "config", "front", "producer", "local", "sdk", "payload", "ops",
         ],
     ),
     ("outbox", &["protocol", "runtime", "error", "store"]),

@@ -271,6 +271,12 @@ impl WorkerBuilder {
             return Err(Error::new(ErrorKind::Config, "build the worker")
                 .with_detail(format!("the default job {name:?} is not there; add or correct it")));
         }
+        if let Some(name) = jobs.staging_rows().filter(|_| !self.store.capabilities().rows) {
+            return Err(Error::new(ErrorKind::Config, "build the worker").with_detail(format!(
+                "job {name:?} writes a row, and this store commits none along with a completion; \
+                 keep its records on DynamoDB, Postgres or SQLite"
+            )));
+        }
         let jobs = self.layers.iter().fold(jobs, |jobs, wrap| jobs.map(wrap));
         Ok(Worker {
             jobs: Arc::new(jobs),

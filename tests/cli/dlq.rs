@@ -11,19 +11,19 @@ use crate::operate::Bench;
 use crate::queue::Queue;
 use crate::run;
 
-struct Post {
-    bench: Bench,
-    queue: Queue,
+pub struct Post {
+    pub bench: Bench,
+    pub queue: Queue,
     dlq: Queue,
 }
 
 impl Post {
-    async fn new() -> Self {
+    pub async fn on(kind: &str) -> Self {
         let (queue, dlq) = (Queue::new().await, Queue::new().await);
-        Self { bench: Bench::on("sqlite").await, queue, dlq }
+        Self { bench: Bench::on(kind).await, queue, dlq }
     }
 
-    async fn dead(&self, job: &str, key: &str, cause: Option<&str>, body: Value) {
+    pub async fn dead(&self, job: &str, key: &str, cause: Option<&str>, body: Value) {
         let text = |value: &str| {
             MessageAttributeValue::builder().data_type("String").string_value(value).build()
         };
@@ -47,14 +47,14 @@ impl Post {
         command
     }
 
-    fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+    pub fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         run(&mut self.command(), words)
     }
 }
 
 #[tokio::test]
 async fn a_replay_that_is_interrupted_and_run_again_runs_each_job_once() {
-    let post = Post::new().await;
+    let post = Post::on("sqlite").await;
     for n in 0..25 {
         post.dead("mail", &format!("k{n}"), Some("failed"), json!(n)).await;
     }
@@ -93,7 +93,7 @@ async fn a_replay_that_is_interrupted_and_run_again_runs_each_job_once() {
 
 #[tokio::test]
 async fn what_would_come_straight_back_stays_and_filters_choose() {
-    let post = Post::new().await;
+    let post = Post::on("sqlite").await;
     post.bench.unknown("a").await;
     post.dead("pay", "a", Some("unknown"), json!({})).await;
     post.dead("mail", "b", Some("failed"), json!({ "n": 1 })).await;
@@ -126,5 +126,5 @@ async fn what_would_come_straight_back_stays_and_filters_choose() {
     assert!(code == Some(0) && said.contains("pay: runs"), "{said}");
     assert_eq!(post.queue.served("pay").await.len(), 1);
     let (code, said) = run(&mut post.bench.command(), &["dlq", "list"]);
-    assert!(code == Some(1) && said.contains("set ONLYONCE_DLQ_URL"), "{said}");
+    assert!(code == Some(2) && said.contains("set ONLYONCE_DLQ_URL"), "{said}");
 }
