@@ -90,8 +90,8 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
         shop.send(order, job="order", key=case)
         # The relay: an event whose job stages the next, one that fails until it is given up, and a
         # unique message, whose job the worker ends.
-        relay.put(f"{case}-next", case, "order", json.dumps({**order, "order": f"{case}-last"}))
-        relay.put(f"{case}-bad", case, "explode", "{}")
+        relay.put(f"{case}-next", f"{case}-next", "order", json.dumps({**order, "order": f"{case}-last"}))
+        relay.put(f"{case}-bad", f"{case}-bad", "explode", "{}")
         relay.put(f"{case}-unique", "unique", "echo", "{}", message_key=f"{case}-unique", nonce=case, until=2**42)
         shop.wait_record("echo", case, "completed")
         shop.wait_record("explode", case, "failed")
@@ -179,6 +179,7 @@ def test_the_command_and_a_producer_ask_for_what_their_policies_allow(
             long_ago(shop, job, keys[name])
         run("inspect", "echo", keys["bad"])
         run("list", "failed")
+        run("list", "completed", "--scan")
         letter = json.loads(run("--json", "dlq", "list").splitlines()[0])
         run("dlq", "show", letter["message_id"])
         for name in ("bad", "lost"):
@@ -195,15 +196,22 @@ def test_the_command_and_a_producer_ask_for_what_their_policies_allow(
         run("replay", "echo", keys["new"], "--body", file("new", {"case": keys["new"]}))
         run("import", file("done", {"job": "echo", "idempotency-key": f"{case}-done"}))
         try:
-            run("setup", ONLYONCE_STORE=f"dynamodb://{made}")
-            run("setup", ONLYONCE_STORE=f"dynamodb://{made}")
+            for _ in range(2):  # the second finds all of it
+                run("setup", "--queue", made, ONLYONCE_STORE=f"dynamodb://{made}")
         finally:
             for name in (made, f"{made}-outbox"):
                 aws.dynamodb.delete_table(TableName=name)
+            for name in (made, f"{made}-dead"):
+                aws.sqs.delete_queue(QueueUrl=aws.sqs.get_queue_url(QueueName=name)["QueueUrl"])
 
         run("send", file("produced", message("echo", keys["sent"])), through=second_proxy)
         shop.wait_record("echo", keys["sent"], "completed")
-        names = names_of(shop) | {table(made): "TABLE", table(f"{made}-outbox"): "TABLE-outbox"}
+        names = names_of(shop) | {
+            table(made): "TABLE",
+            table(f"{made}-outbox"): "TABLE-outbox",
+            named(made): "QUEUE",
+            named(f"{made}-dead"): "DEAD_LETTER_QUEUE",
+        }
         asked, produced = (needed(server.requests(), names) for server in (proxy, second_proxy))
 
     doctor = {statement["Sid"] for statement in statements("operator") if statement["Sid"].startswith("Doctor")}
