@@ -83,8 +83,13 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
     ) as relay:
         stock.put(case, 100)
         order = {"order": case, "event": "echo", "sku": case, "quantity": 1}
-        # The worker: done, tried again and given up, not known, and with an event that the relay sends on.
+        # The worker: done, alone and together, and again; tried again and given up; not known; and with an
+        # event that the relay sends on.
         shop.send({}, job="echo", key=case)
+        together = [("echo", f"{case}-{n}", {}) for n in range(3)]
+        for _ in range(2):
+            shop.send_together(together)
+            shop.wait_drained()
         shop.send({}, job="explode", key=case)
         shop.send({}, job="nobody-knows", key=case)
         shop.send(order, job="order", key=case)
