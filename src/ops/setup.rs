@@ -14,8 +14,10 @@ use crate::handler::Router;
 use crate::runtime::SystemClock;
 use crate::sdk;
 
-/// The longest that SQS keeps a message.
-const TWO_WEEKS: u32 = 14 * 24 * 3600;
+/// How long the queue keeps a message, and how long the dead-letter queue does: the longest there is.
+/// A message's age goes on in there.
+const A_WEEK: u32 = 7 * 24 * 3600;
+const TWO_WEEKS: u32 = 2 * A_WEEK;
 /// Throttles and waits for a busy key count as receives, too.
 const MAX_RECEIVES: u32 = 10;
 
@@ -98,15 +100,15 @@ struct Queues {
 /// The dead-letter queue first: whoever sees the queue sees its redrive policy.
 async fn queues(sqs: &Client, name: &str, visibility: u32) -> Result<Queues, Error> {
     let (stem, fifo) = name.strip_suffix(".fifo").map_or((name, ""), |stem| (stem, ".fifo"));
-    let keeps = (QueueAttributeName::MessageRetentionPeriod, TWO_WEEKS.to_string());
-    let (dlq_url, _) = queue(sqs, &format!("{stem}-dead{fifo}"), vec![keeps.clone()]).await?;
+    let keeps = |time: u32| (QueueAttributeName::MessageRetentionPeriod, time.to_string());
+    let (dlq_url, _) = queue(sqs, &format!("{stem}-dead{fifo}"), vec![keeps(TWO_WEEKS)]).await?;
     let arn = QueueAttributeName::QueueArn;
     let asked = sqs.get_queue_attributes().queue_url(&dlq_url).attribute_names(arn.clone());
     let answer = asked.send().await.map_err(|error| fault(name, error))?;
     let dlq_arn = answer.attributes.and_then(|mut attributes| attributes.remove(&arn));
     let redrive = json!({ "deadLetterTargetArn": dlq_arn, "maxReceiveCount": MAX_RECEIVES });
     let attributes = vec![
-        keeps,
+        keeps(A_WEEK),
         (QueueAttributeName::VisibilityTimeout, visibility.to_string()),
         (QueueAttributeName::RedrivePolicy, redrive.to_string()),
     ];

@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use aws_sdk_sqs::types::MessageAttributeValue;
+use onlyonce::front::{Poll, SqsQueue};
+use onlyonce::store::MemoryStore;
+use onlyonce::{Context, HandlerError, Router, Worker};
 use serde_json::{Value, json};
 
 use crate::operate::Bench;
@@ -127,4 +131,40 @@ async fn what_would_come_straight_back_stays_and_filters_choose() {
     assert_eq!(post.queue.served("pay").await.len(), 1);
     let (code, said) = run(&mut post.bench.command(), &["dlq", "list"]);
     assert!(code == Some(2) && said.contains("set ONLYONCE_DLQ_URL"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_again_at_once_ends_a_replay() {
+    let post = Post::on("sqlite").await;
+    for n in 0..3 {
+        post.dead("mail", &format!("k{n}"), Some("failed"), json!(n)).await;
+    }
+    let decline = async |_: Value, _: Context| Err::<(), _>(HandlerError::terminal("no mailbox"));
+    let worker =
+        Worker::builder(MemoryStore::new()).build(Router::new().job("mail", decline)).unwrap();
+    let poll = Poll::open(&post.queue.sdk, &post.queue.url).await.unwrap();
+    let queue = SqsQueue::new(&post.queue.sdk)
+        .queue_url(Some(post.queue.url.clone()))
+        .dlq_url(Some(post.dlq.url.clone()));
+    let (stop, told) = tokio::sync::watch::channel(false);
+    let replaying = async {
+        let mut command = post.command();
+        let mut child = command.args(["dlq", "replay", "--yes"]).spawn().unwrap();
+        let pid = child.id().to_string();
+        let waiting = tokio::task::spawn_blocking(move || child.wait().unwrap().code());
+        let code = match tokio::time::timeout(Duration::from_secs(60), waiting).await {
+            Ok(ended) => ended.unwrap(),
+            Err(_) => {
+                Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+                panic!("it does not end")
+            }
+        };
+        while post.queue.len().await > 0 {}
+        stop.send(true).unwrap();
+        code
+    };
+    let (served, code) = tokio::join!(poll.serve(&worker, &queue, told), replaying);
+    served.unwrap();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    assert_eq!(post.dlq.len().await, 3, "each is back, once");
 }
