@@ -15,10 +15,22 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store", &["protocol", "runtime", "error", "sdk", "store"]),
     ("sdk", &[]),
     ("secret", &["protocol", "runtime", "error", "sdk", "secret", "test_util"]),
-    ("telemetry", &[]),
+    ("telemetry", &["protocol", "runtime", "telemetry"]),
     // A handler is called with a context, which declares effects, which the service settles.
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
-    ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
+    (
+        "context",
+        &[
+            "protocol",
+            "runtime",
+            "error",
+            "store",
+            "effect",
+            "service",
+            "telemetry",
+            "context",
+        ],
+    ),
     (
         "effect",
         &[
@@ -30,11 +42,11 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "service",
         &[
             "protocol", "runtime", "error", "payload", "rules", "store", "handler", "context",
-            "service",
+            "telemetry", "service",
         ],
     ),
     ("producer", &["protocol", "runtime", "rules", "sdk", "producer"]),
-    ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
+    ("front", &["protocol", "runtime", "error", "rules", "service", "telemetry", "front"]),
     (
         "config",
         &[

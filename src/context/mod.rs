@@ -19,6 +19,7 @@ use crate::protocol::{FencingToken, Held, IdempotencyKey, RecordId, Retention, T
 use crate::runtime::Clock;
 use crate::service::Commits;
 use crate::store::StagedWrite;
+use crate::telemetry::{Latency, Timed};
 
 pub(crate) use journal::{Journal, Staged};
 #[cfg(any(test, feature = "test-util"))]
@@ -158,6 +159,11 @@ impl Context {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.attempt.commits.clock()
+    }
+
+    /// Measures a call of an effect's provider, until the answer is dropped.
+    pub(crate) fn timed(&self) -> Timed<'_> {
+        self.attempt.commits.meter().timed(Latency::Effect, self.clock())
     }
 
     /// Renews the claim until `lease_until`, or finds out within `by` that it cannot be. Answers

@@ -25,6 +25,7 @@ impl Effect {
         _: Call,
         calling: impl Future<Output = Result<T, E>>,
     ) -> Result<T, HandlerError> {
+        let _timed = self.context.timed();
         calling.await.map_err(Into::into)
     }
 
@@ -43,7 +44,10 @@ impl Effect {
             Call::Probe => (Guarantee::Reconcile, true),
             Call::Once => (Guarantee::AtMostOnce, false),
         };
-        let calling = async { calling.await.map_err(Into::into) };
+        let calling = async {
+            let _timed = self.context.timed();
+            calling.await.map_err(Into::into)
+        };
         self.context.observed(&self.name, call, self.request.as_ref(), calling).await
     }
 }

@@ -165,6 +165,7 @@ impl Batch<'_> {
             Disposition::Retry(when) => (Answer::Retry(when), None),
             Disposition::Quarantine { cause, mark } => {
                 if self.quarantine(message, &outcome, cause).await {
+                    self.worker.meter().count(cause.count());
                     if let Some(parked) = mark {
                         self.mark(message, &parked).await;
                     }

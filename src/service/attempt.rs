@@ -14,6 +14,7 @@ use crate::protocol::{
 };
 use crate::runtime::before;
 use crate::store::{Commit, RowWrite, StagedWrite, clear_unique};
+use crate::telemetry::{Count, Latency};
 
 /// How often a claim is decided anew before the message is given back: each round means that
 /// somebody else wrote in between.
@@ -34,12 +35,23 @@ impl Worker {
         hidden: Option<&dyn Hidden>,
     ) -> Outcome {
         let outcome = self.outcome(&delivery, deadline, hidden).await;
+        self.note(&delivery, &outcome);
         if let Some(unique) = &delivery.unique
             && outcome.has_ended_otherwise()
         {
             self.clear(unique, deadline).await;
         }
         outcome
+    }
+
+    fn note(&self, delivery: &Delivery, outcome: &Outcome) {
+        let Some(count) = outcome.count() else {
+            return;
+        };
+        self.meter().count(count);
+        if let (Count::Completed, Some(sent)) = (count, delivery.enqueued_at) {
+            self.meter().measure(Latency::Age, self.clock().now().since(sent));
+        }
     }
 
     async fn outcome(
@@ -161,7 +173,10 @@ impl Worker {
             return run.at_once(job.clone(), payload, about, &request).await;
         }
         match self.claim(&request, run.clears.clone(), stop.min(lease_until)).await {
-            Ok(held) => run.to_the_end(job.clone(), payload, about(&held), held).await,
+            Ok(held) => {
+                self.meter().count(Count::Claimed);
+                run.to_the_end(job.clone(), payload, about(&held), held).await
+            }
             Err(outcome) => *outcome,
         }
     }

@@ -1,0 +1,14 @@
+//! What a worker tells of itself: metrics, logs and, with the feature `otel`, traces.
+//!
+//! Nothing of it carries a payload, a secret or a key.
+
+mod emf;
+#[cfg(feature = "telemetry")]
+mod logs;
+mod meter;
+mod series;
+
+pub use emf::Emf;
+#[cfg(feature = "telemetry")]
+pub use logs::init;
+pub use meter::{Count, Latency, Meter, Timed};
