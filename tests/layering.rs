@@ -20,16 +20,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
     (
         "context",
-        &[
-            "protocol",
-            "runtime",
-            "error",
-            "store",
-            "effect",
-            "service",
-            "telemetry",
-            "context",
-        ],
+        &["protocol", "runtime", "error", "store", "effect", "service", "telemetry", "context"],
     ),
     (
         "effect",
@@ -41,8 +32,16 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "service",
         &[
-            "protocol", "runtime", "error", "payload", "rules", "store", "handler", "context",
-            "telemetry", "service",
+            "protocol",
+            "runtime",
+            "error",
+            "payload",
+            "rules",
+            "store",
+            "handler",
+            "context",
+            "telemetry",
+            "service",
         ],
     ),
     ("producer", &["protocol", "runtime", "rules", "sdk", "producer"]),

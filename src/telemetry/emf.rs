@@ -104,9 +104,9 @@ impl Line {
     /// `None` if there is nothing in it.
     fn text(mut self) -> Option<String> {
         let directive = |dimensions: Value, metrics: Vec<Value>| {
-            (!metrics.is_empty()).then(|| {
-                json!({ "Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": metrics })
-            })
+            (!metrics.is_empty()).then(
+                || json!({ "Namespace": NAMESPACE, "Dimensions": dimensions, "Metrics": metrics }),
+            )
         };
         let directives: Vec<Value> = [
             directive(json!([["Service"]]), self.metrics),

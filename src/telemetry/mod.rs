@@ -7,8 +7,12 @@ mod emf;
 mod logs;
 mod meter;
 mod series;
+#[cfg(feature = "lambda")]
+mod teller;
 
 pub use emf::Emf;
 #[cfg(feature = "telemetry")]
 pub use logs::init;
 pub use meter::{Count, Latency, Meter, Timed};
+#[cfg(feature = "lambda")]
+pub(crate) use teller::Teller;
