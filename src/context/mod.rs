@@ -15,7 +15,9 @@ use tokio::sync::Mutex;
 
 use crate::effect::Effect;
 use crate::error::{Error, HandlerError};
-use crate::protocol::{FencingToken, Held, IdempotencyKey, RecordId, Retention, Timestamp};
+use crate::protocol::{
+    FencingToken, Held, IdempotencyKey, RecordId, Retention, Timestamp, TraceParent,
+};
 use crate::runtime::Clock;
 use crate::service::Commits;
 use crate::store::StagedWrite;
@@ -46,6 +48,8 @@ pub(crate) struct About {
     pub attempt: u32,
     pub token: FencingToken,
     pub message_id: Option<String>,
+    /// The trace its message belongs to.
+    pub trace: Option<TraceParent>,
     /// When the handler is stopped.
     pub stop: Timestamp,
     /// How far clocks may differ.

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::field::Empty;
+use tracing::{Instrument, info_span};
+
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Conflict, Timestamp, resolve_conflict};
 use crate::runtime::{Clock, Entropy, before};
 use crate::store::{Commit, StagedWrite, Store};
-use crate::telemetry::{Latency, Meter};
+use crate::telemetry::{Latency, Meter, SPANS, failed};
 
 /// A store and what is needed to wait for it.
 #[derive(Clone)]
@@ -116,7 +119,17 @@ impl Commits {
         staged: &[StagedWrite],
     ) -> Result<Commit, Error> {
         let _timed = self.meter.timed(Latency::Store, self.clock());
-        self.store.commit(write, staged).await
+        let span = info_span!(
+            target: SPANS,
+            "store write",
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        let answer = self.store.commit(write, staged).instrument(span.clone()).await;
+        if answer.is_err() {
+            failed(&span);
+        }
+        answer
     }
 
     /// Sends a write of a claim in hand.

@@ -6,26 +6,49 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{fmt, registry};
+use tracing_subscriber::{Layer, Registry, fmt, registry};
 
-/// Starts logging by `RUST_LOG` (`info`, or `warn,onlyonce=debug`). Does nothing if the program
-/// has started its own.
+use super::spans::SPANS;
+
+type Taker = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts logging by `RUST_LOG` (`info`, or `warn,onlyonce=debug`) and, in a build with the feature
+/// `otel`, sending traces to where the environment says. Does nothing if the program has started its
+/// own.
 pub fn init() {
     let default = || Targets::new().with_default(LevelFilter::INFO);
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) => text.parse().unwrap_or_else(|_| default()),
         Err(_) => default(),
     };
-    let started = if std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some() {
+    let filter = filter.with_target(SPANS, LevelFilter::OFF);
+    let lines: Taker = if std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some() {
         let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
-        registry().with(filter).with(lines.with_span_list(false)).try_init()
+        lines.with_span_list(false).with_filter(filter).boxed()
     } else {
         let lines = fmt::layer().with_writer(stderr).with_ansi(stderr().is_terminal());
-        registry().with(filter).with(lines).try_init()
+        lines.with_filter(filter).boxed()
     };
-    if started.is_ok() {
+    let traces = traces();
+    let (traces, fault) = match traces {
+        Ok(traces) => (traces, None),
+        Err(fault) => (None, Some(fault)),
+    };
+    let takers: Vec<Taker> = [Some(lines), traces].into_iter().flatten().collect();
+    if registry().with(takers).try_init().is_ok() {
         say_where_a_panic_was();
     }
+    if let Some(error) = fault {
+        tracing::error!(error, "traces cannot be sent; correct the OTEL_EXPORTER_OTLP_ variables");
+    }
+}
+
+/// What takes the spans.
+fn traces() -> Result<Option<Taker>, String> {
+    #[cfg(feature = "otel")]
+    return Ok(super::otel::layer()?.map(Layer::boxed));
+    #[cfg(not(feature = "otel"))]
+    Ok(None)
 }
 
 /// A panic's message may quote a payload: it goes into the record, and here only its place.

@@ -6,7 +6,12 @@ mod emf;
 #[cfg(feature = "telemetry")]
 mod logs;
 mod meter;
+#[cfg(feature = "otel")]
+mod otel;
+#[cfg(feature = "otel")]
+mod otlp;
 mod series;
+mod spans;
 #[cfg(feature = "lambda")]
 mod teller;
 
@@ -14,5 +19,7 @@ pub use emf::Emf;
 #[cfg(feature = "telemetry")]
 pub use logs::init;
 pub use meter::{Count, Latency, Meter, Timed};
+pub use spans::SPANS;
+pub(crate) use spans::{failed, follow, here};
 #[cfg(feature = "lambda")]
 pub(crate) use teller::Teller;

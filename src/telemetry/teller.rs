@@ -5,7 +5,7 @@ use super::meter::Meter;
 use crate::protocol::Timestamp;
 use crate::runtime::Clock;
 
-/// Tells what a worker has noted: its metrics if it was given a form for them.
+/// Tells what a worker has noted: its metrics if it was given a form for them, and its traces.
 #[derive(Debug)]
 pub(crate) struct Teller {
     emf: Option<Emf>,
@@ -16,11 +16,14 @@ impl Teller {
         Self { emf }
     }
 
-    /// Tells all that has not been told yet.
+    /// Tells all that has not been told yet, or gives up at `by`.
     pub async fn tell(&self, meter: &Meter, clock: &dyn Clock, by: Timestamp) {
         if let Some(emf) = &self.emf {
             emf.flush(meter, clock.now());
         }
+        #[cfg(feature = "otel")]
+        super::otel::flush(clock, by).await;
+        #[cfg(not(feature = "otel"))]
         let _ = by;
     }
 }
