@@ -25,8 +25,17 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     (
         "effect",
         &[
-            "protocol", "runtime", "error", "payload", "sdk", "secret", "store", "context",
-            "handler", "effect",
+            "protocol",
+            "runtime",
+            "error",
+            "payload",
+            "sdk",
+            "secret",
+            "store",
+            "context",
+            "handler",
+            "telemetry",
+            "effect",
         ],
     ),
     (

@@ -95,8 +95,9 @@ fn the_trace_is_its_producers_word_or_else_x_rays() {
     let by_xray = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01";
     assert_eq!(trace(traced("")).as_deref(), Some(by_xray));
     let own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
-    let attribute =
-        |value: &str| format!("\"traceparent\":{{\"stringValue\":\"{value}\",\"dataType\":\"String\"}}");
+    let attribute = |value: &str| {
+        format!("\"traceparent\":{{\"stringValue\":\"{value}\",\"dataType\":\"String\"}}")
+    };
     assert_eq!(trace(traced(&attribute(own))).as_deref(), Some(own));
     assert_eq!(trace(traced(&attribute("not one"))).as_deref(), Some(by_xray));
     assert_eq!(trace(one("{\"messageId\":\"m\"}")), None);

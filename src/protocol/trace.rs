@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_header_of_x_ray_is_a_traceparent_where_it_names_a_parent() {
-        let read = |text| TraceParent::from_xray(text).map(|trace| trace.to_string());
+        let read = |text: &str| TraceParent::from_xray(text).map(|trace| trace.to_string());
         let root = "Root=1-5759e988-bd862e3fe1be46a994272793";
         let is =
             |flags| Some(format!("00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-{flags}"));

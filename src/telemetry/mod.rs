@@ -18,7 +18,8 @@ mod teller;
 pub use emf::Emf;
 #[cfg(feature = "telemetry")]
 pub use logs::init;
-pub use meter::{Count, Latency, Meter, Timed};
+pub(crate) use meter::Timed;
+pub use meter::{Count, Latency, Meter};
 pub use spans::SPANS;
 pub(crate) use spans::{failed, follow, here};
 #[cfg(feature = "lambda")]

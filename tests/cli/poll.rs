@@ -28,11 +28,15 @@ impl Polling {
     }
 
     pub fn started(command: &mut Command) -> Self {
-        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let mut polling = Self { process, lines };
+        let mut polling = Self::spawned(command);
         polling.until(&["polling"]);
         polling
+    }
+
+    pub fn spawned(command: &mut Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, lines }
     }
 
     /// Reads log lines until one contains all of `words`.
@@ -128,7 +132,7 @@ impl Field {
     }
 
     /// Messages that can be received, and those that are hidden.
-    async fn left(&self) -> [usize; 2] {
+    pub async fn left(&self) -> [usize; 2] {
         let names = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,

@@ -175,3 +175,30 @@ async fn a_span_per_attempt_in_its_producers_trace_or_in_that_of_its_key() {
     let bytes: Vec<u8> = received.0.lock().unwrap().iter().flatten().copied().collect();
     assert!(!bytes.windows(7).any(|part| part == b"private"), "no key and no payload");
 }
+
+#[tokio::test]
+async fn a_receiver_that_never_answers_holds_up_neither_jobs_nor_the_end() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let field = Field::new("").await;
+    let mut worker = field.worker();
+    worker.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+    let mut polling = Polling::started(worker.stdout(Stdio::null()));
+    field.send("echo", "a", "{}").await;
+    polling.until(&["outcome=\"completed\""]);
+    polling.signal("-TERM");
+    polling.until(&["traces were not sent"]);
+    assert!(polling.process.wait().unwrap().success());
+    assert_eq!(field.left().await, [0, 0], "all is deleted");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_none_is_told_of_and_the_worker_serves() {
+    let field = Field::new("").await;
+    let mut worker = field.worker();
+    worker.env("OTEL_EXPORTER_OTLP_ENDPOINT", "not a url");
+    let mut polling = Polling::spawned(worker.stdout(Stdio::null()));
+    polling.until(&["traces cannot be sent", "OTEL_EXPORTER_OTLP_"]);
+    field.send("echo", "a", "{}").await;
+    polling.until(&["outcome=\"completed\""]);
+}

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use onlyonce::context::Context;
 use onlyonce::error::HandlerError;
 use onlyonce::handler::{Job, Router};
-use onlyonce::runtime::Clock;
 use onlyonce::service::{Deadline, Worker};
 use onlyonce::store::{MemoryStore, Store};
 use onlyonce::telemetry::{Count, Latency, Meter};
