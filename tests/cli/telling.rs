@@ -1,23 +1,26 @@
 //! What a worker tells while it runs: metrics on its standard output, traces to a receiver.
 
 use std::fs::File;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_sqs::types::MessageAttributeValue;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
-use axum::routing::post;
+use axum::routing::{get, post};
 use onlyonce::protocol::{IdempotencyKey, RecordId};
+use onlyonce::runtime::{Clock, SystemClock};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 
+use crate::example;
 use crate::poll::{Field, Polling, free_port, health};
 
 #[tokio::test]
@@ -111,7 +114,8 @@ fn is_error(span: &Span) -> bool {
     span.status.as_ref().is_some_and(|status| status.code() == StatusCode::Error)
 }
 
-#[tokio::test]
+// The receiver listens while this waits for the worker.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_span_per_attempt_in_its_producers_trace_or_in_that_of_its_key() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const PARENT: &str = "00f067aa0ba902b7";
@@ -201,4 +205,96 @@ async fn an_endpoint_that_is_none_is_told_of_and_the_worker_serves() {
     polling.until(&["traces cannot be sent", "OTEL_EXPORTER_OTLP_"]);
     field.send("echo", "a", "{}").await;
     polling.until(&["outcome=\"completed\""]);
+}
+
+/// A worker in Lambda, which is invoked with one batch.
+struct Invoked {
+    process: Child,
+    answers: mpsc::UnboundedReceiver<Value>,
+}
+
+impl Invoked {
+    /// Lambda's runtime API with one event, whose invocation ends after `takes` milliseconds.
+    async fn new(event: Value, takes: u64, endpoint: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (answer, answers) = mpsc::unbounded_channel();
+        let event = Arc::new(Mutex::new(Some(event)));
+        let next = async move || {
+            let Some(event) = event.lock().unwrap().take() else {
+                return std::future::pending().await;
+            };
+            let deadline = (SystemClock.now().millis() + takes).to_string();
+            let head = [
+                ("lambda-runtime-aws-request-id", "one".to_owned()),
+                ("lambda-runtime-deadline-ms", deadline),
+                ("lambda-runtime-invoked-function-arn", "arn:aws:lambda:x:0:function:f".to_owned()),
+            ];
+            (head, event.to_string())
+        };
+        let answered = async move |body: Bytes| {
+            answer.send(serde_json::from_slice(&body).unwrap()).unwrap();
+        };
+        let api = Router::new()
+            .route("/2018-06-01/runtime/invocation/next", get(next))
+            .route("/2018-06-01/runtime/invocation/one/response", post(answered));
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move { axum::serve(listener, api).await.unwrap() });
+        let mut worker = example("field_worker");
+        worker.env("AWS_LAMBDA_RUNTIME_API", address).env("AWS_LAMBDA_FUNCTION_NAME", "f");
+        worker.env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128");
+        worker.env("AWS_LAMBDA_FUNCTION_VERSION", "1").env("AWS_LAMBDA_LOG_STREAM_NAME", "s");
+        worker.env("AWS_LAMBDA_LOG_GROUP_NAME", "g").env("ONLYONCE_STORE", "memory:");
+        worker.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+        worker.env("OTEL_EXPORTER_OTLP_HEADERS", "x-team=orders");
+        let process = worker.stdout(Stdio::null()).spawn().unwrap();
+        Self { process, answers }
+    }
+}
+
+impl Drop for Invoked {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn one_message() -> Value {
+    let text = |value: &str| json!({ "stringValue": value, "dataType": "String" });
+    json!({ "Records": [{
+        "messageId": "m",
+        "body": "{}",
+        "attributes": {
+            "AWSTraceHeader": "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1",
+        },
+        "messageAttributes": { "job": text("echo"), "idempotency-key": text("k") },
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:us-east-1:000000000000:q",
+    }] })
+}
+
+#[tokio::test]
+async fn in_lambda_spans_are_sent_before_the_answer() {
+    let received = Received::default();
+    let endpoint = received.listen().await;
+    let mut invoked = Invoked::new(one_message(), 20_000, &endpoint).await;
+    assert_eq!(invoked.answers.recv().await.unwrap(), json!({ "batchItemFailures": [] }));
+    let (spans, services) = received.spans();
+    assert!(services.iter().all(|name| name == "f"), "{services:?}");
+    let job = spans.iter().find(|span| span.name == "job echo").unwrap();
+    assert_eq!(hex(&job.trace_id), "5759e988bd862e3fe1be46a994272793");
+    assert_eq!(hex(&job.parent_span_id), "53995c3f42cd8ad8");
+    assert_eq!(spans.iter().filter(|span| span.parent_span_id == job.span_id).count(), 2);
+}
+
+#[tokio::test]
+async fn in_lambda_a_receiver_that_never_answers_makes_no_answer_late() {
+    const TAKES: u64 = 1_500;
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}", silent.local_addr().unwrap());
+    let mut invoked = Invoked::new(one_message(), TAKES, &endpoint).await;
+    let (_sending, _) = silent.accept().await.unwrap();
+    // From here on half of what was left at most.
+    let late = SystemClock.now() + std::time::Duration::from_millis(TAKES);
+    let answer = onlyonce::runtime::before(&SystemClock, late, invoked.answers.recv()).await;
+    assert_eq!(answer.flatten().unwrap(), json!({ "batchItemFailures": [] }));
 }

@@ -108,8 +108,8 @@ impl Poll {
         let give_up = async {
             // An error means that nobody can say stop any more; then it is as good as said.
             let _ = told.wait_for(|is_stopping| *is_stopping).await;
-            info!("stopping: running jobs finish, nothing more is received");
             health.stopping();
+            info!("stopping: running jobs finish, nothing more is received");
             let by = clock.now() + GRACE;
             worker.stop_by(by);
             clock.sleep_until(by + RELEASE).await;
