@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::routing::{get, post};
 use onlyonce::protocol::{IdempotencyKey, RecordId};
-use onlyonce::runtime::{Clock, SystemClock};
+use onlyonce::runtime::{Clock, SystemClock, Task, spawn};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -61,8 +61,8 @@ async fn metrics_are_told_at_the_end_and_counts_at_the_health_endpoint() {
 struct Received(Arc<Mutex<Vec<Bytes>>>);
 
 impl Received {
-    /// Listens, and answers where.
-    async fn listen(&self) -> String {
+    /// Listens as long as the task is kept, and answers where.
+    async fn listen(&self) -> (String, Task<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let received = self.clone();
@@ -72,8 +72,7 @@ impl Received {
             received.0.lock().unwrap().push(body);
         };
         let receiver = Router::new().route("/v1/traces", post(keep));
-        tokio::spawn(async move { axum::serve(listener, receiver).await.unwrap() });
-        url
+        (url, spawn(async move { axum::serve(listener, receiver).await.unwrap() }))
     }
 
     /// All spans, and whose they are.
@@ -120,7 +119,7 @@ async fn a_span_per_attempt_in_its_producers_trace_or_in_that_of_its_key() {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const PARENT: &str = "00f067aa0ba902b7";
     let received = Received::default();
-    let endpoint = received.listen().await;
+    let (endpoint, _listening) = received.listen().await;
     let field = Field::new("").await;
     let mut worker = field.worker();
     worker.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).env("ONLYONCE_SERVICE", "field");
@@ -211,6 +210,7 @@ async fn an_endpoint_that_is_none_is_told_of_and_the_worker_serves() {
 struct Invoked {
     process: Child,
     answers: mpsc::UnboundedReceiver<Value>,
+    _api: Task<()>,
 }
 
 impl Invoked {
@@ -238,7 +238,7 @@ impl Invoked {
             .route("/2018-06-01/runtime/invocation/next", get(next))
             .route("/2018-06-01/runtime/invocation/one/response", post(answered));
         let address = listener.local_addr().unwrap().to_string();
-        tokio::spawn(async move { axum::serve(listener, api).await.unwrap() });
+        let api = spawn(async move { axum::serve(listener, api).await.unwrap() });
         let mut worker = example("field_worker");
         worker.env("AWS_LAMBDA_RUNTIME_API", address).env("AWS_LAMBDA_FUNCTION_NAME", "f");
         worker.env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "128");
@@ -247,7 +247,7 @@ impl Invoked {
         worker.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
         worker.env("OTEL_EXPORTER_OTLP_HEADERS", "x-team=orders");
         let process = worker.stdout(Stdio::null()).spawn().unwrap();
-        Self { process, answers }
+        Self { process, answers, _api: api }
     }
 }
 
@@ -275,7 +275,7 @@ fn one_message() -> Value {
 #[tokio::test]
 async fn in_lambda_spans_are_sent_before_the_answer() {
     let received = Received::default();
-    let endpoint = received.listen().await;
+    let (endpoint, _listening) = received.listen().await;
     let mut invoked = Invoked::new(one_message(), 20_000, &endpoint).await;
     assert_eq!(invoked.answers.recv().await.unwrap(), json!({ "batchItemFailures": [] }));
     let (spans, services) = received.spans();
