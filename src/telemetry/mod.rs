@@ -20,6 +20,8 @@ pub use emf::Emf;
 pub use logs::init;
 pub(crate) use meter::Timed;
 pub use meter::{Count, Latency, Meter};
+#[cfg(feature = "otel")]
+pub use otel::flush_traces;
 pub use spans::SPANS;
 pub(crate) use spans::{failed, follow, here};
 #[cfg(feature = "lambda")]

@@ -75,8 +75,9 @@ fn resource() -> Resource {
     Resource::builder().with_service_name(name.unwrap_or_else(|| "worker".to_owned())).build()
 }
 
-/// Sends what has ended, or gives up at `by`.
-pub(super) async fn flush(clock: &dyn Clock, by: Timestamp) {
+/// Sends the spans that have ended, or gives up at `by`. Workers that are served do so by themselves;
+/// this is for a program that hands messages to a worker on its own.
+pub async fn flush_traces(clock: &dyn Clock, by: Timestamp) {
     let Some(provider) = PROVIDER.get().cloned() else {
         return;
     };

@@ -22,7 +22,7 @@ impl Teller {
             emf.flush(meter, clock.now());
         }
         #[cfg(feature = "otel")]
-        super::otel::flush(clock, by).await;
+        super::flush_traces(clock, by).await;
         #[cfg(not(feature = "otel"))]
         let _ = by;
     }
