@@ -1,6 +1,7 @@
 //! One set of jobs, three lives: in Lambda, polling a queue, and on a developer's machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -11,11 +12,16 @@ use crate::config::{RelaySetting, Settings};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{Poll, SqsQueue};
 use crate::handler::Router;
-use crate::lambda::{self, refuse_abort};
+use crate::lambda::{self, refuse_abort, teller};
 use crate::relay::Relay;
 use crate::runtime::{Task, spawn};
+use crate::sdk;
 use crate::service::Worker;
-use crate::{sdk, telemetry};
+use crate::telemetry::{self, Teller};
+
+/// How often a worker outside Lambda tells what it has counted, and for how long it may.
+const TELLS_EACH: Duration = Duration::from_secs(60);
+const TELLING: Duration = Duration::from_secs(5);
 
 /// Serves these jobs with the store, namespace, concurrency and queues that the environment
 /// names: in Lambda what it is invoked with, elsewhere the queue at `ONLYONCE_QUEUE_URL` and, as
@@ -31,10 +37,11 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
         .namespace(&settings.namespace)
         .concurrency(settings.concurrency)
         .build(jobs)?;
+    let teller = teller(&settings);
     let has_dlq = settings.dlq_url.is_some();
     let queue = SqsQueue::new(&sdk).queue_url(settings.queue_url.clone()).dlq_url(settings.dlq_url);
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
-        return lambda::serve(worker, queue).await;
+        return lambda::serve(worker, queue, teller).await;
     }
     if !has_dlq {
         warn!(
@@ -73,8 +80,25 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
         Ok(())
     };
     let polling = async { polling.await.transpose() };
-    tokio::try_join!(relaying, polling)?;
-    Ok(())
+    let ended = tokio::select! {
+        biased;
+        ended = async { tokio::try_join!(relaying, polling) } => ended,
+        () = telling(&teller, &worker) => Ok(((), None)),
+    };
+    tell(&teller, &worker).await;
+    ended.map(drop).map_err(BoxError::from)
+}
+
+/// Tells what was counted, again and again.
+async fn telling(teller: &Teller, worker: &Worker) {
+    loop {
+        worker.clock().sleep_until(worker.clock().now() + TELLS_EACH).await;
+        tell(teller, worker).await;
+    }
+}
+
+async fn tell(teller: &Teller, worker: &Worker) {
+    teller.tell(worker.meter(), worker.clock(), worker.clock().now() + TELLING).await;
 }
 
 /// Turns true at the first SIGTERM or SIGINT, as long as the task is kept.

@@ -110,7 +110,7 @@ class Run:
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
         for feature in ("", "producer", "dynamodb", "sqlite", "redis", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
-                        "lambda", "worker", "test-util"):
+                        "lambda", "worker", "worker,otel", "otel", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
                 "-D", "warnings", minutes=10,

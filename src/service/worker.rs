@@ -17,6 +17,7 @@ use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
 use crate::rules::MessageRules;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::{Outbox, Store};
+use crate::telemetry::Meter;
 
 /// A message that names a job and a key. `Debug` shows neither its payload nor its key.
 #[derive(Clone)]
@@ -154,6 +155,11 @@ impl Worker {
     /// The worker's clock, to share with a queue.
     pub fn shared_clock(&self) -> Arc<dyn Clock> {
         self.commits.shared_clock()
+    }
+
+    /// What the worker and its clones have counted and measured.
+    pub fn meter(&self) -> &Arc<Meter> {
+        self.commits.meter()
     }
 
     /// The outbox of the store it keeps its records in.

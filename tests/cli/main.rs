@@ -24,6 +24,7 @@ mod redis;
 mod send;
 #[path = "../servers/postgres.rs"]
 mod server;
+mod telling;
 mod transcript;
 mod verbs;
 
