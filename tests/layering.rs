@@ -44,9 +44,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     (
         "ops",
+        // A function's environment is read as the worker reads it.
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "front", "producer", "local", "sdk", "payload", "ops",
+            "front", "producer", "local", "sdk", "payload", "config", "ops",
         ],
     ),
     ("outbox", &["protocol", "runtime", "error", "store"]),

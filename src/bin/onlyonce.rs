@@ -12,7 +12,9 @@ use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, Desk, DlqArguments, OperateVerb, Queues, RecordView, SendPlan, instant};
+use onlyonce::ops::{
+    self, Desk, DlqArguments, DoctorArguments, OperateVerb, Queues, RecordView, SendPlan, instant,
+};
 use onlyonce::producer::Producer;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::runtime::SystemClock;
@@ -95,6 +97,8 @@ enum Verb {
     Operate(OperateVerb),
     /// The dead-letter queue: what is in it and why, and bringing it back.
     Dlq(DlqArguments),
+    /// Look for what is wrong with a deployment, or with a template of one.
+    Doctor(DoctorArguments),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -180,6 +184,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
             let desk = async || desk(&settings, is_json).await;
             Box::pin(arguments.run(queues, sdk::load(), desk)).await
         }
+        Verb::Doctor(arguments) => Box::pin(arguments.run(settings, sdk::load(), is_json)).await,
     }
 }
 
