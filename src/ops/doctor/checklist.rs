@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::facts::{Deployment, Jobs};
 use super::finding::{Finding, Severity};
+use super::rules::shown;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -132,7 +133,7 @@ const QUESTIONS: [Question; 10] = [
                 Some(least) => format!(
                     "records are kept for {} at least, longer than both queues keep messages; a \
                      redrive by hand begins that time anew",
-                    humantime::format_duration(least)
+                    shown(least)
                 ),
             })
         },

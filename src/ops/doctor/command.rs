@@ -65,6 +65,7 @@ impl DoctorArguments {
                 Box::pin(live::read(&sdk.await, &target, &settings)).await?
             }
         };
+        name(&mut deployments);
         for deployment in &mut deployments {
             deployment.jobs = jobs.clone();
         }
@@ -75,6 +76,18 @@ impl DoctorArguments {
             report.print();
         }
         Ok(if report.is_bad(self.strict) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// Of a worker that serves several queues, each has a name of its own.
+fn name(deployments: &mut [Deployment]) {
+    let names: Vec<_> = deployments.iter().map(|it| it.name.clone()).collect();
+    for it in deployments {
+        if names.iter().filter(|name| **name == it.name).count() > 1
+            && let Known::Is(queue) = &it.queue
+        {
+            it.name = format!("{} on {}", it.name, queue.place.name);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What was found, for people and for programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{ContentArrangement, Table};
 use serde::Serialize;
@@ -27,6 +27,9 @@ impl Report {
         checklist: Option<Vec<Point>>,
     ) -> Self {
         findings.sort_by_key(|it| it.severity);
+        // Of a function, or a table, that has several queues it is told once.
+        let mut told = BTreeSet::new();
+        findings.retain(|it| told.insert((it.severity, it.code, it.what.clone())));
         let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
         Self {
             deployments,
@@ -63,7 +66,7 @@ impl Report {
             if found.is_empty() {
                 continue;
             }
-            let mut table = table(["what is so", "why it bites", "what to do"]);
+            let mut table = table(&["what is so", "why it bites", "what to do"]);
             for Finding { code, deployment, what, why, fix, .. } in found {
                 let of = if self.deployments.len() > 1 {
                     format!(" ({deployment})")
@@ -82,9 +85,9 @@ impl Report {
             }
         }
         if !open.is_empty() {
-            let mut table = table(["because", "these cannot be judged", ""]);
+            let mut table = table(&["because", "these cannot be judged"]);
             for (because, codes) in open {
-                table.add_row([because, &codes.join(", "), ""]);
+                table.add_row([because, &codes.join(", ")]);
             }
             println!("cannot judge\n{table}");
         }
@@ -92,7 +95,7 @@ impl Report {
 }
 
 fn print_points(points: &[Point]) {
-    let mut table = table(["", "question", "verdict"]);
+    let mut table = table(&["", "question", "verdict"]);
     for Point { point, question, verdict, why } in points {
         table.add_row([
             point.to_string(),
@@ -103,10 +106,10 @@ fn print_points(points: &[Point]) {
     println!("{table}");
 }
 
-fn table(header: [&str; 3]) -> Table {
+fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(header.into_iter().filter(|it| !it.is_empty() || header[0].is_empty()));
+    table.set_header(header);
     table
 }
 

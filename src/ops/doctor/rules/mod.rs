@@ -219,6 +219,11 @@ fn one(what: impl Into<String>, fix: impl Into<String>) -> Judged {
     Ok(vec![Said::new(what, fix)])
 }
 
-fn shown(duration: Duration) -> String {
-    humantime::format_duration(duration).to_string()
+/// Days where it is whole days: what is set is mostly said in them.
+pub fn shown(duration: Duration) -> String {
+    const DAY: u64 = 24 * 3600;
+    match duration.as_secs() {
+        seconds if seconds > 0 && seconds % DAY == 0 => format!("{} days", seconds / DAY),
+        _ => humantime::format_duration(duration).to_string(),
+    }
 }
