@@ -54,6 +54,7 @@ pub struct MessageRules {
     pub(crate) unwrap: Vec<Unwrap>,
     pub(crate) key: Option<Derive>,
     /// What the key is derived by, as the jobs file says it.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command looks"))]
     pub(crate) key_text: Option<String>,
     pub(crate) job: Option<Derive>,
     pub(crate) default_job: Option<String>,

@@ -184,7 +184,9 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
             let desk = async || desk(&settings, is_json).await;
             Box::pin(arguments.run(queues, sdk::load(), desk)).await
         }
-        Verb::Doctor(arguments) => Box::pin(arguments.run(settings, sdk::load(), is_json)).await,
+        Verb::Doctor(arguments) => {
+            Box::pin(arguments.run(settings, None, sdk::load(), is_json)).await
+        }
     }
 }
 

@@ -48,14 +48,19 @@ pub struct DoctorArguments {
 }
 
 impl DoctorArguments {
-    /// Runs it. Answers 1 if there is a fault. `sdk` is awaited only where AWS is asked.
+    /// Runs it, with the jobs given or those of the jobs file. Answers 1 if there is a fault. `sdk` is
+    /// awaited only where AWS is asked.
     pub async fn run(
         self,
         settings: Settings,
+        given: Option<&Router>,
         sdk: impl Future<Output = SdkConfig>,
         is_json: bool,
     ) -> Result<ExitCode, BoxError> {
-        let jobs = jobs(&settings)?;
+        let jobs = match given {
+            Some(router) => Known::Is(Jobs::from(router)),
+            None => jobs(&settings)?,
+        };
         let function = self.function.as_deref();
         let mut deployments = match &self.template {
             Some(path) => template::read(path, &self.parameter, function)?,

@@ -155,6 +155,11 @@ fn each_fault_of_a_jobs_file_is_found_by_its_code_alone() {
         let findings = report["findings"].as_array().unwrap();
         assert!(findings.len() == 1 && findings[0]["code"] == *code, "{code}: {said}");
     }
+    // Jobs in Rust are known to their own binary.
+    let mut command = crate::example("my_worker");
+    let words = ["doctor", "--template", &template, "--function", "Worker", "--checklist"];
+    let (code, said) = crate::run(&mut command, &words);
+    assert!(code == Some(0) && said.contains("declares its effects in Rust"), "{said}");
     let mut command = crate::onlyonce(&folder.0);
     command.env("ONLYONCE_JOBS", folder.0.join("none.toml"));
     let words = ["doctor", "--template", &template, "--function", "Worker"];

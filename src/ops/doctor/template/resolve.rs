@@ -3,6 +3,7 @@
 //! A resource is `${Name}`, its attribute `${Name.Attribute}`, a pseudo parameter `${AWS::Region}`.
 //! What is only known elsewhere is `${?why}`: nothing is guessed.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -18,6 +19,8 @@ const NO_VALUE: &str = "${AWS::NoValue}";
 pub(super) struct Scope<'t> {
     template: &'t Value,
     parameters: BTreeMap<String, Option<Value>>,
+    /// Those that were decided, or are being: one that needs itself is left open.
+    conditions: RefCell<BTreeMap<String, Option<bool>>>,
 }
 
 /// A value that is only known elsewhere.
@@ -40,7 +43,8 @@ impl<'t> Scope<'t> {
         if !template.get("Resources").is_some_and(Value::is_object) {
             return Err("there are no Resources: it is no template".to_owned());
         }
-        Ok(Self { template, parameters: values(template, given)? })
+        let conditions = RefCell::default();
+        Ok(Self { template, parameters: values(template, given)?, conditions })
     }
 
     pub fn template(&self) -> &'t Value {
@@ -198,7 +202,14 @@ impl<'t> Scope<'t> {
 
     /// Whether a condition holds; none where that is only known elsewhere.
     fn condition(&self, name: &str, depth: usize) -> Option<bool> {
-        self.holds(self.template.get("Conditions")?.get(name)?, depth + 1)
+        if let Some(decided) = self.conditions.borrow().get(name) {
+            return *decided;
+        }
+        self.conditions.borrow_mut().insert(name.to_owned(), None);
+        let condition = self.template.get("Conditions").and_then(|all| all.get(name));
+        let holds = condition.and_then(|condition| self.holds(condition, depth + 1));
+        self.conditions.borrow_mut().insert(name.to_owned(), holds);
+        holds
     }
 
     fn holds(&self, condition: &Value, depth: usize) -> Option<bool> {

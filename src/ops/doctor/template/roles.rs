@@ -95,9 +95,10 @@ fn of_role(scope: &Scope<'_>, role: &str) -> Known<Policies> {
     let mut policies = Policies::default();
     let inline = scope.structure(properties.get("Policies"));
     documents(&mut policies, &inline, |it| it.get("PolicyDocument"));
-    for arn in scope.structure(properties.get("ManagedPolicyArns")).is().into_iter().flat_map(texts)
-    {
-        policies.add_managed(&arn);
+    match scope.structure(properties.get("ManagedPolicyArns")) {
+        Known::Is(arns) => texts(&arns).iter().for_each(|arn| policies.add_managed(arn)),
+        Known::Absent => {}
+        Known::Untold(Untold(why)) => policies.unread.push(why),
     }
     for (_, kind, other) in scope.resources() {
         let is_attached = |field: &str| {
