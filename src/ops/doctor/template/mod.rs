@@ -1,7 +1,9 @@
 //! A SAM or CloudFormation template, read as a deployment.
 
+mod conditions;
 mod functions;
 mod parameters;
+mod property;
 mod queues;
 mod read;
 mod resolve;

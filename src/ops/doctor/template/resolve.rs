@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::parameters::{Parameter, text, values};
-use crate::ops::doctor::known::{Known, Untold};
+use crate::ops::doctor::known::Untold;
 
 /// How deep expressions are followed.
-const DEEPEST: usize = 64;
+pub(super) const DEEPEST: usize = 64;
 
-const NO_VALUE: &str = "${AWS::NoValue}";
+pub(super) const NO_VALUE: &str = "${AWS::NoValue}";
 
 pub(super) struct Scope<'t> {
-    template: &'t Value,
+    pub(super) template: &'t Value,
     parameters: BTreeMap<String, Option<Value>>,
     /// Those that were decided, or are being: one that needs itself is left open.
-    conditions: RefCell<BTreeMap<String, Option<bool>>>,
+    pub(super) conditions: RefCell<BTreeMap<String, Option<bool>>>,
 }
 
 /// A value that is only known elsewhere.
@@ -29,7 +29,7 @@ fn open(why: impl std::fmt::Display) -> Value {
 }
 
 /// Why a text is open, if it is.
-fn why_open(text: &str) -> Option<Untold> {
+pub(super) fn why_open(text: &str) -> Option<Untold> {
     if text.contains("{{resolve:") {
         return Some(Untold("it is read from a parameter store when it is deployed".to_owned()));
     }
@@ -76,7 +76,7 @@ impl<'t> Scope<'t> {
         self.at(value, 0)
     }
 
-    fn at(&self, value: &Value, depth: usize) -> Value {
+    pub(super) fn at(&self, value: &Value, depth: usize) -> Value {
         if depth > DEEPEST {
             return open("it is nested too deep");
         }
@@ -199,98 +199,9 @@ impl<'t> Scope<'t> {
         }
         Some(found.clone())
     }
-
-    /// Whether a condition holds; none where that is only known elsewhere.
-    fn condition(&self, name: &str, depth: usize) -> Option<bool> {
-        if let Some(decided) = self.conditions.borrow().get(name) {
-            return *decided;
-        }
-        self.conditions.borrow_mut().insert(name.to_owned(), None);
-        let condition = self.template.get("Conditions").and_then(|all| all.get(name));
-        let holds = condition.and_then(|condition| self.holds(condition, depth + 1));
-        self.conditions.borrow_mut().insert(name.to_owned(), holds);
-        holds
-    }
-
-    fn holds(&self, condition: &Value, depth: usize) -> Option<bool> {
-        if depth > DEEPEST {
-            return None;
-        }
-        let (name, argument) = single(condition.as_object()?)?;
-        let all = || {
-            let parts = argument.as_array().into_iter().flatten();
-            parts.map(|part| self.holds(part, depth + 1)).collect::<Vec<_>>()
-        };
-        match name {
-            "Condition" => self.condition(argument.as_str()?, depth),
-            "Fn::Equals" => {
-                let [one, other] = [0, 1].map(|at| argument.get(at).map(|it| self.at(it, depth)));
-                let (one, other) = (one?, other?);
-                let [one, other] = [&one, &other].map(|it| text(it).unwrap_or(it.to_string()));
-                // A name of AWS's own, such as a Region, is somewhere else than here.
-                let is_open = one.contains("${") || other.contains("${");
-                if is_open && one != other { None } else { Some(one == other) }
-            }
-            "Fn::Not" => all().first().copied().flatten().map(|holds| !holds),
-            "Fn::And" => match all() {
-                parts if parts.contains(&Some(false)) => Some(false),
-                parts if parts.contains(&None) => None,
-                _ => Some(true),
-            },
-            "Fn::Or" => match all() {
-                parts if parts.contains(&Some(true)) => Some(true),
-                parts if parts.contains(&None) => None,
-                _ => Some(false),
-            },
-            _ => None,
-        }
-    }
-
-    /// A property as a text; absent where it is not set.
-    pub fn text(&self, value: Option<&Value>) -> Known<String> {
-        let Some(value) = value else { return Known::Absent };
-        let resolved = self.resolve(value);
-        if resolved.is_null() || resolved == NO_VALUE {
-            return Known::Absent;
-        }
-        match text(&resolved) {
-            Some(text) => why_open(&text).map_or(Known::Is(text), Known::Untold),
-            None => Known::untold("it is no plain value in this template"),
-        }
-    }
-
-    /// A property as a number.
-    pub fn number(&self, value: Option<&Value>) -> Known<u64> {
-        match self.text(value) {
-            Known::Is(text) => match text.trim().parse() {
-                Ok(number) => Known::Is(number),
-                Err(_) => Known::untold("it is no number in this template"),
-            },
-            Known::Absent => Known::Absent,
-            Known::Untold(why) => Known::Untold(why),
-        }
-    }
-
-    /// A property as yes or no.
-    pub fn flag(&self, value: Option<&Value>) -> Known<bool> {
-        self.text(value).map(|text| text.eq_ignore_ascii_case("true"))
-    }
-
-    /// A property as a list or an object.
-    pub fn structure(&self, value: Option<&Value>) -> Known<Value> {
-        let Some(value) = value else { return Known::Absent };
-        match self.resolve(value) {
-            Value::Null => Known::Absent,
-            Value::String(text) if text == NO_VALUE => Known::Absent,
-            Value::String(text) => {
-                why_open(&text).map_or(Known::Is(Value::String(text)), Known::Untold)
-            }
-            value => Known::Is(value),
-        }
-    }
 }
 
-fn single(fields: &Map<String, Value>) -> Option<(&str, &Value)> {
+pub(super) fn single(fields: &Map<String, Value>) -> Option<(&str, &Value)> {
     let mut fields = fields.iter();
     let (name, value) = fields.next()?;
     fields.next().is_none().then_some((name.as_str(), value))
