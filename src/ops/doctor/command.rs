@@ -91,7 +91,7 @@ fn name(deployments: &mut [Deployment]) {
         if names.iter().filter(|name| **name == it.name).count() > 1
             && let Known::Is(queue) = &it.queue
         {
-            it.name = format!("{} on {}", it.name, queue.place.name);
+            it.name = format!("{} on {}", it.name, queue.place.shown());
         }
     }
 }

@@ -54,6 +54,14 @@ pub struct Place {
     pub arn: Option<String>,
 }
 
+impl Place {
+    /// Its name for people: of what a template leaves to CloudFormation, the template's.
+    pub fn shown(&self) -> &str {
+        let inner = self.name.strip_prefix("${").and_then(|name| name.strip_suffix('}'));
+        inner.unwrap_or(&self.name)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Queue {
     pub place: Place,

@@ -132,6 +132,10 @@ fn what_is_not_there_is_an_error() {
     let url = format!("{endpoint}/000000000000/no-queue-is-called-so");
     let (code, said) = doctor(&["--queue-url", &url], None);
     assert!(code == Some(1) && said.contains("there is no queue"), "{said}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_onlyonce"));
+    command.env("AWS_ENDPOINT_URL", "http://127.0.0.1:1");
+    let (code, said) = crate::run(&mut command, &["doctor", "--function", "shop"]);
+    assert!(code == Some(1) && said.contains("AWS did not answer lambda:"), "{said}");
     for wrong in
         [&["--parameter", "A=1"][..], &["--template", "x", "--queue-url", "y"], &["--what"]]
     {

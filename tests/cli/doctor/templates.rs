@@ -130,6 +130,17 @@ fn each_fault_of_a_template_is_found_by_its_code_alone() {
     assert_eq!(Found::by(&words, None).wrong(), ["visibility-short"]);
 }
 
+#[test]
+fn what_is_found_is_shown_in_groups() {
+    let folder = Folder::new();
+    let text = SOUND.replace("RedrivePolicy:", "Tags:");
+    let text = text.replace("Enabled: true # expiry", "Enabled: !Ref Expiry");
+    let text = text.replacen("Parameters:", "Parameters:\n  Expiry: {Type: String}", 1);
+    let path = folder.file("template.yaml", &text);
+    let (code, said) = doctor(&["--template", &path, "--function", "Worker"], None);
+    assert_eq!((code, said.as_str()), (Some(1), include_str!("../../fixtures/doctor.txt")));
+}
+
 /// What a jobs file says: its fault, and its text.
 const JOBS: &[(&str, &str)] = &[
     ("retention-short", "[job.a]\nretention = \"17d\"\n"),

@@ -56,6 +56,7 @@ impl Account<'_> {
             Ok(found) => found,
             Err(error) => match no(ASKED, &error) {
                 No::NotThere => return Err(format!("there is no function {name}").into()),
+                No::Silent(Untold(why)) => return Err(why.into()),
                 No::Untold(why) => return Ok(Worker::untold(name, why)),
             },
         };

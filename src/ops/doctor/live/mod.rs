@@ -191,6 +191,8 @@ impl std::error::Error for Refused {}
 enum No {
     /// What was asked for is not there.
     NotThere,
+    /// Nobody said anything: no network, no credentials.
+    Silent(Untold),
     Untold(Untold),
 }
 
@@ -201,14 +203,15 @@ fn no<E: ProvideErrorMetadata, R>(permission: &str, error: &SdkError<E, R>) -> N
     if has(&["NotFound", "NonExistentQueue", "DoesNotExist", "NoSuchEntity"]) {
         return No::NotThere;
     }
-    No::Untold(Untold(if has(&["AccessDenied", "Unauthorized", "NotAuthorized", "Forbidden"]) {
-        format!("needs permission {permission}")
-    } else if code.is_empty() {
-        format!(
+    if code.is_empty() {
+        return No::Silent(Untold(format!(
             "AWS did not answer {permission}; look at the network, the region and the credentials"
-        )
-    } else {
-        format!("AWS answered {code} to {permission}")
+        )));
+    }
+    let is_refused = has(&["AccessDenied", "Unauthorized", "NotAuthorized", "Forbidden"]);
+    No::Untold(Untold(match is_refused {
+        true => format!("needs permission {permission}"),
+        false => format!("AWS answered {code} to {permission}"),
     }))
 }
 
@@ -216,6 +219,6 @@ fn no<E: ProvideErrorMetadata, R>(permission: &str, error: &SdkError<E, R>) -> N
 fn untold<E: ProvideErrorMetadata, R>(permission: &str, error: &SdkError<E, R>) -> Untold {
     match no(permission, error) {
         No::NotThere => Untold(format!("what {permission} was to show is not there")),
-        No::Untold(why) => why,
+        No::Silent(why) | No::Untold(why) => why,
     }
 }

@@ -24,6 +24,7 @@ impl Account<'_> {
                 Ok(text(&attributes, QueueAttributeName::QueueArn).unwrap_or_default())
             }
             Err(No::NotThere) => Err(format!("there is no queue {url}").into()),
+            Err(No::Silent(Untold(why))) => Err(why.into()),
             Err(No::Untold(Untold(why))) => Err(Refused(why).into()),
         }
     }
@@ -36,6 +37,7 @@ impl Account<'_> {
                 Ok(Known::Is(queue(&arn, &attributes)))
             }
             Err(No::NotThere) => Err(format!("there is no queue {url}").into()),
+            Err(No::Silent(Untold(why))) => Err(why.into()),
             Err(No::Untold(why)) => Ok(Known::Untold(why)),
         }
     }
@@ -45,7 +47,7 @@ impl Account<'_> {
         match self.attributes_of(arn).await {
             Ok(attributes) => Known::Is(queue(arn, &attributes)),
             Err(No::NotThere) => Known::untold(format!("queue {} is not there", last(arn))),
-            Err(No::Untold(why)) => Known::Untold(why),
+            Err(No::Silent(why) | No::Untold(why)) => Known::Untold(why),
         }
     }
 
@@ -63,7 +65,7 @@ impl Account<'_> {
                 retention: seconds(&attributes, QueueAttributeName::MessageRetentionPeriod),
             }),
             Err(No::NotThere) => Known::Absent,
-            Err(No::Untold(why)) => Known::Untold(why),
+            Err(No::Silent(why) | No::Untold(why)) => Known::Untold(why),
         }
     }
 

@@ -45,7 +45,7 @@ impl Account<'_> {
             Err(error) => {
                 let known = match no("dynamodb:DescribeTable", &error) {
                     No::NotThere => Known::Absent,
-                    No::Untold(why) => Known::Untold(why),
+                    No::Silent(why) | No::Untold(why) => Known::Untold(why),
                 };
                 return StoreFacts::DynamoDb(place, known);
             }

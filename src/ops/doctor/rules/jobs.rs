@@ -51,20 +51,18 @@ pub fn key_window_short(deployment: &Deployment) -> Judged {
     Ok(short.collect())
 }
 
-/// What a key must not be made of, and its names in the world.
-const MESSAGE_IDS: [&str; 4] = ["messageid", "sqsmessageid", "receipthandle", "jobid"];
-const NEW_EACH_TIME: [&str; 12] = [
+/// What a key must not be made of, and its names in the world. Not what may as well name an operation:
+/// a date, an object's uuid.
+const MESSAGE_IDS: [&str; 3] = ["messageid", "sqsmessageid", "receipthandle"];
+const NEW_EACH_TIME: [&str; 9] = [
     "time",
     "timestamp",
     "eventtime",
     "sentat",
     "senttimestamp",
-    "now",
-    "date",
     "requestid",
     "awsrequestid",
     "traceid",
-    "uuid",
     "nonce",
 ];
 

@@ -95,7 +95,7 @@ pub fn missing(deployment: &Deployment) -> Judged {
             )));
         }
         missing.push(match place {
-            Some(place) => format!("{action} on {}", place.name),
+            Some(place) => format!("{action} on {}", place.shown()),
             None => action.to_owned(),
         });
     }

@@ -73,7 +73,7 @@ pub fn no_dlq(deployment: &Deployment) -> Judged {
     };
     match &deployment.dlq {
         Known::Absent => one(
-            format!("the redrive policy leads to {}, which is not there", redrive.target.name),
+            format!("the redrive policy leads to {}, which is not there", redrive.target.shown()),
             "make that queue, or correct RedrivePolicy",
         ),
         _ => FINE,
@@ -164,7 +164,8 @@ pub fn dlq_url_other(deployment: &Deployment) -> Judged {
         Some(place) if place.name != redrive.target.name => one(
             format!(
                 "ONLYONCE_DLQ_URL leads to {}, the queue's redrive policy to {}",
-                place.name, redrive.target.name
+                place.shown(),
+                redrive.target.shown()
             ),
             "let both lead to one queue",
         ),

@@ -17,7 +17,7 @@ fn table(deployment: &Deployment) -> Result<Option<(&Place, &Table)>, Untold> {
 pub fn missing(deployment: &Deployment) -> Judged {
     match deployment.store.told()? {
         Some(StoreFacts::DynamoDb(place, Known::Absent)) => one(
-            format!("there is no table {:?}", place.name),
+            format!("there is no table {:?}", place.shown()),
             "run `onlyonce setup`, or correct ONLYONCE_STORE",
         ),
         _ => FINE,
@@ -34,7 +34,7 @@ pub fn key_schema(deployment: &Deployment) -> Judged {
     let Some((place, table)) = table(deployment)? else { return FINE };
     match table.key.told()? {
         Some(key) if *key != [Key::new("pk", "HASH", "S")] => one(
-            format!("the key of table {:?} is {}", place.name, listed(key)),
+            format!("the key of table {:?} is {}", place.shown(), listed(key)),
             "make a table whose only key is pk (S, HASH): `onlyonce setup` on a new name",
         ),
         _ => FINE,
@@ -46,7 +46,7 @@ pub fn parked_index_missing(deployment: &Deployment) -> Judged {
     match table.parked.told()? {
         Some(_) => FINE,
         None => one(
-            format!("table {:?} has no index named parked", place.name),
+            format!("table {:?} has no index named parked", place.shown()),
             "add a global secondary index `parked`: parked (S, HASH), updated_at (N, RANGE), all \
              attributes",
         ),
@@ -63,7 +63,7 @@ pub fn parked_index_wrong(deployment: &Deployment) -> Judged {
         _ => return FINE,
     };
     one(
-        format!("the index parked of table {:?} {what}", place.name),
+        format!("the index parked of table {:?} {what}", place.shown()),
         "make it anew: parked (S, HASH), updated_at (N, RANGE), all attributes",
     )
 }
@@ -73,7 +73,7 @@ pub fn ttl_off(deployment: &Deployment) -> Judged {
     match table.ttl.told()? {
         Some(_) => FINE,
         None => one(
-            format!("table {:?} has no TTL", place.name),
+            format!("table {:?} has no TTL", place.shown()),
             format!("turn it on, on the attribute {TTL}: `onlyonce setup` does"),
         ),
     }
@@ -83,7 +83,7 @@ pub fn ttl_other_attribute(deployment: &Deployment) -> Judged {
     let Some((place, table)) = table(deployment)? else { return FINE };
     match table.ttl.told()? {
         Some(attribute) if attribute != TTL => one(
-            format!("the TTL of table {:?} is on {attribute}", place.name),
+            format!("the TTL of table {:?} is on {attribute}", place.shown()),
             format!("turn it off, and on again on the attribute {TTL}"),
         ),
         _ => FINE,
@@ -96,11 +96,11 @@ pub fn pitr_off(deployment: &Deployment) -> Judged {
         return FINE;
     }
     one(
-        format!("table {:?} has no point-in-time recovery", place.name),
+        format!("table {:?} has no point-in-time recovery", place.shown()),
         format!(
             "aws dynamodb update-continuous-backups --table-name {} \
              --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",
-            place.name
+            place.shown()
         ),
     )
 }
@@ -109,7 +109,7 @@ pub fn global_table(deployment: &Deployment) -> Judged {
     let Some((place, table)) = table(deployment)? else { return FINE };
     match table.replicas.told()? {
         Some(regions) if !regions.is_empty() => one(
-            format!("table {:?} has replicas in {}", place.name, regions.join(", ")),
+            format!("table {:?} has replicas in {}", place.shown(), regions.join(", ")),
             "let workers of one Region alone use it, and say so to whoever fails over",
         ),
         _ => FINE,

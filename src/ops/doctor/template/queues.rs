@@ -51,7 +51,7 @@ pub(super) fn place(scope: &Scope<'_>, text: &str) -> Place {
 }
 
 fn outside(place: &Place) -> String {
-    format!("queue {} is not made by this template", place.name)
+    format!("queue {} is not made by this template", place.shown())
 }
 
 fn is_fifo(scope: &Scope<'_>, place: &Place, properties: Option<&Value>) -> Known<bool> {
