@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::known::Known;
-use super::policy::Policies;
+use super::policy::{Policies, last};
 use crate::store::redis::RedisKeeping;
 
 /// One worker behind one queue.
@@ -55,6 +55,18 @@ pub struct Place {
 }
 
 impl Place {
+    /// A KMS key by its ARN, id or alias; none if it is AWS's own, which needs no permission.
+    pub fn key(text: &str) -> Option<Self> {
+        let name = last(text);
+        if name.starts_with("alias/aws/") {
+            return None;
+        }
+        let is_plain = !["key/", "alias/", "${"].iter().any(|it| name.starts_with(it));
+        let name = if is_plain { format!("key/{name}") } else { name.to_owned() };
+        let has_arn = text.starts_with("arn:") || text.starts_with("${");
+        Some(Self { name, arn: has_arn.then(|| text.to_owned()) })
+    }
+
     /// Its name for people: of what a template leaves to CloudFormation, the template's.
     pub fn shown(&self) -> &str {
         let inner = self.name.strip_prefix("${").and_then(|name| name.strip_suffix('}'));
@@ -69,6 +81,8 @@ pub struct Queue {
     pub visibility: Known<Duration>,
     pub retention: Known<Duration>,
     pub redrive: Known<Redrive>,
+    /// A KMS key of one's own that it is encrypted with.
+    pub key: Known<Place>,
 }
 
 #[derive(Clone, Debug)]

@@ -58,6 +58,7 @@ const FAULTS: &[Fault] = &[
     ("permission-missing", |it| {
         it.policy = |policy| said(policy, "Claims")["Action"] = json!(["dynamodb:PutItem"]);
     }),
+    ("permission-missing", |it| it.encrypted_by = Some("arn:aws:kms:us-east-1:000000000000:key/1")),
     ("permissions-wide", |it| {
         it.policy = |policy| said(policy, "Jobs")["Resource"] = json!("*");
     }),

@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 pub struct Plan {
     pub visibility: u32,
     pub retention: u32,
+    /// The KMS key that the queue is encrypted with.
+    pub encrypted_by: Option<&'static str>,
     pub max_receive: u32,
     pub has_dlq: bool,
     pub dlq_retention: u32,
@@ -49,6 +51,7 @@ impl Default for Plan {
         Self {
             visibility: 180,
             retention: WEEKS,
+            encrypted_by: None,
             max_receive: 10,
             has_dlq: true,
             dlq_retention: WEEKS,
@@ -94,6 +97,9 @@ impl Site {
             ("VisibilityTimeout", plan.visibility.to_string()),
             ("MessageRetentionPeriod", plan.retention.to_string()),
         ];
+        if let Some(key) = plan.encrypted_by {
+            attributes.push(("KmsMasterKeyId", key.to_owned()));
+        }
         if plan.has_dlq {
             let policy =
                 json!({ "deadLetterTargetArn": dead_arn, "maxReceiveCount": plan.max_receive });

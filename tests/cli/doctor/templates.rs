@@ -87,6 +87,7 @@ const FAULTS: &[Fault] = &[
     ("settings-faulty", "ONLYONCE_NAMESPACE: shop", "ONLYONCE_NAMESPACE: ''"),
     ("permission-missing", "dynamodb:UpdateItem", "dynamodb:PutItem"),
     ("permission-missing", "Resource: !GetAtt Claims.Arn", "Resource: !GetAtt Dead.Arn"),
+    ("permission-missing", "Resource: !GetAtt Key.Arn", "Resource: !GetAtt Dead.Arn"),
     ("permissions-wide", "Resource: !GetAtt Claims.Arn", "Resource: '*'"),
     ("permissions-wide", "Action: sqs:SendMessage", "Action: sqs:*"),
     (

@@ -102,6 +102,9 @@ fn queue(arn: &str, attributes: &Attributes) -> Queue {
         visibility: seconds(attributes, QueueAttributeName::VisibilityTimeout),
         retention: seconds(attributes, QueueAttributeName::MessageRetentionPeriod),
         redrive: Known::from(redrive),
+        key: text(attributes, QueueAttributeName::KmsMasterKeyId)
+            .and_then(|it| Place::key(&it))
+            .into(),
     }
 }
 

@@ -57,6 +57,11 @@ fn needed(deployment: &Deployment) -> Result<Vec<(&'static str, Option<&Place>)>
     }
     if let Some(queue) = deployment.queue.told()? {
         needed.extend(shipped("Jobs").map(|action| (action, Some(&queue.place))));
+        if let Some(key) = queue.key.told()? {
+            // Of an alias it is not known which key it is.
+            let key = Some(key).filter(|key| !key.name.starts_with("alias/"));
+            needed.push(("kms:Decrypt", key));
+        }
     }
     if let Some(place) = deployment.quarantine.told()? {
         needed.extend(shipped("Quarantine").map(|action| (action, Some(place))));

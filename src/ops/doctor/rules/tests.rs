@@ -86,6 +86,7 @@ fn sound() -> Deployment {
                 target: place("sqs", "dead"),
                 max_receive: Known::Is(10),
             }),
+            key: Known::Absent,
         }),
         dlq: Known::Is(DeadLetters { is_fifo: Known::Is(false), retention: Known::Is(DAY * 14) }),
         source: Known::Is(Source {
@@ -202,6 +203,9 @@ const FAULTS: &[Fault] = &[
         job(it).effect = Some("sns".to_owned());
         it.role = role(|policy| said(policy, "Effects")["Action"] = json!(["sqs:SendMessage"]));
     }),
+    ("permission-missing", |it| {
+        queue(it).key = Place::key("arn:aws:kms:eu-west-1:1:key/other").into();
+    }),
     ("permissions-wide", |it| {
         it.role = role(|policy| said(policy, "Jobs")["Action"] = json!("sqs:*"));
     }),
@@ -261,7 +265,15 @@ const FAULTS: &[Fault] = &[
 #[test]
 fn nothing_is_found_where_nothing_is_wrong() {
     assert_eq!(judge(&sound()), []);
-    let variants: [fn(&mut Deployment); 9] = [
+    let variants: [fn(&mut Deployment); 12] = [
+        |it| {
+            queue(it).key = Place::key("1234").into();
+            it.role = role(|policy| {
+                said(policy, "Secrets")["Resource"] = json!("arn:aws:kms:eu-west-1:1:key/1234");
+            });
+        },
+        |it| queue(it).key = Place::key("alias/some").into(),
+        |it| queue(it).key = Place::key("alias/aws/sqs").into(),
         // A worker that polls.
         |it| {
             it.source = Known::Absent;

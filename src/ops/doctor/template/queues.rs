@@ -75,7 +75,8 @@ pub(super) fn queue(scope: &Scope<'_>, text: &str) -> Queue {
             is_fifo,
             visibility: Known::untold(&*why),
             retention: Known::untold(&*why),
-            redrive: Known::untold(why),
+            redrive: Known::untold(&*why),
+            key: Known::untold(why),
         };
     };
     Queue {
@@ -84,7 +85,15 @@ pub(super) fn queue(scope: &Scope<'_>, text: &str) -> Queue {
         visibility: seconds(scope, properties.get("VisibilityTimeout"), VISIBILITY),
         retention: seconds(scope, properties.get("MessageRetentionPeriod"), RETENTION),
         redrive: redrive(scope, properties.get("RedrivePolicy")),
+        key: key(scope, properties.get("KmsMasterKeyId")),
     }
+}
+
+fn key(scope: &Scope<'_>, id: Option<&Value>) -> Known<Place> {
+    scope.text(id).and_then(|id| {
+        let made = scope.resource_of(&id).filter(|(_, kind, _)| *kind == "AWS::KMS::Key");
+        Place::key(&made.map_or(id, |(name, ..)| format!("${{{name}.Arn}}"))).into()
+    })
 }
 
 fn redrive(scope: &Scope<'_>, policy: Option<&Value>) -> Known<Redrive> {
