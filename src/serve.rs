@@ -130,7 +130,7 @@ mod cli {
     use crate::front::SqsQueue;
     use crate::handler::Router;
     use crate::ops::dev::command::{DevArguments, Jobs};
-    use crate::ops::{self, Desk, OperateVerb, SetupArguments};
+    use crate::ops::{self, Desk, DoctorArguments, OperateVerb, SetupArguments};
     use crate::sdk;
 
     /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
@@ -161,11 +161,14 @@ mod cli {
         },
         #[command(flatten)]
         Operate(OperateVerb),
+        /// Look for what is wrong with a deployment of these jobs, or with a template of one.
+        Doctor(DoctorArguments),
     }
 
     /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`; and
-    /// `setup`, `import FILE.jsonl`, for a queue that is in use already, `replay`, `resolve`, `release`
-    /// and `forget` as the command has them: here with what each job compares and how long it is kept.
+    /// `setup`, `import FILE.jsonl`, for a queue that is in use already, `replay`, `resolve`,
+    /// `release` and `forget` as the command has them, and `doctor`: here with what each job compares
+    /// and how long it is kept.
     ///
     /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
     pub async fn main(jobs: Router) -> ExitCode {
@@ -176,6 +179,7 @@ mod cli {
             Some(Verb::Setup(arguments)) => set_up(&arguments, json).await,
             Some(Verb::Import { file }) => import(&jobs, &file, json).await,
             Some(Verb::Operate(verb)) => operate(jobs, verb, json).await,
+            Some(Verb::Doctor(arguments)) => doctor(&jobs, arguments, json).await,
             None => super::serve(jobs).await.map(|()| ExitCode::SUCCESS),
         };
         ops::end(ended, json)
@@ -185,6 +189,15 @@ mod cli {
         // A store says what is risky about it.
         crate::telemetry::init();
         arguments.run(&Settings::from_env()?, None, is_json).await
+    }
+
+    async fn doctor(
+        jobs: &Router,
+        arguments: DoctorArguments,
+        is_json: bool,
+    ) -> Result<ExitCode, BoxError> {
+        let settings = Settings::from_env()?;
+        Box::pin(arguments.run(settings, Some(jobs), sdk::load(), is_json)).await
     }
 
     async fn operate(jobs: Router, verb: OperateVerb, is_json: bool) -> Result<ExitCode, BoxError> {

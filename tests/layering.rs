@@ -64,6 +64,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     (
         "ops",
+        // A function's environment is read as the worker reads it.
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
             "config", "front", "producer", "local", "sdk", "payload", "ops",

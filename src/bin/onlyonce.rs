@@ -12,8 +12,8 @@ use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
 use onlyonce::ops::{
-    self, Desk, DlqArguments, ListArguments, OperateVerb, Queues, RecordName, SendPlan,
-    SetupArguments,
+    self, Desk, DlqArguments, DoctorArguments, ListArguments, OperateVerb, Queues, RecordName,
+    SendPlan, SetupArguments,
 };
 use onlyonce::producer::Producer;
 use onlyonce::sdk;
@@ -89,6 +89,8 @@ enum Verb {
     Operate(OperateVerb),
     /// The dead-letter queue: what is in it and why, and bringing it back.
     Dlq(DlqArguments),
+    /// Look for what is wrong with a deployment, or with a template of one.
+    Doctor(DoctorArguments),
 }
 
 #[tokio::main]
@@ -149,6 +151,9 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
                 Queues { queue_url: settings.queue_url.clone(), dlq_url: settings.dlq_url.clone() };
             let desk = async || desk(&settings, is_json).await;
             Box::pin(arguments.run(queues, sdk::load(), desk)).await
+        }
+        Verb::Doctor(arguments) => {
+            Box::pin(arguments.run(settings, None, sdk::load(), is_json)).await
         }
     }
 }

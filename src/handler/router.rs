@@ -53,6 +53,14 @@ impl Router {
         &self.messages
     }
 
+    /// Each job, by its name.
+    #[cfg(feature = "cli")]
+    pub(crate) fn all(&self) -> Vec<&Job> {
+        let mut jobs: Vec<&Job> = self.jobs.values().collect();
+        jobs.sort_by(|one, other| one.name.cmp(&other.name));
+        jobs
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Job> {
         self.jobs.get(name)
     }

@@ -4,6 +4,7 @@
 mod age;
 pub mod dev;
 mod dlq;
+mod doctor;
 mod ending;
 mod import;
 mod inspect;
@@ -18,6 +19,7 @@ mod timeline;
 mod view;
 
 pub use dlq::{DlqArguments, Queues};
+pub use doctor::DoctorArguments;
 pub use ending::{NO_QUEUE, Usage, end};
 pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::inspect;

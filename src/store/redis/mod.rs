@@ -3,6 +3,7 @@
 mod answer;
 mod fault;
 mod hash;
+mod keeping;
 mod link;
 mod staged;
 
@@ -10,7 +11,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ::redis::{Client, Script, ScriptInvocation, Value, cmd};
+use ::redis::{Client, Script, ScriptInvocation, cmd};
 use async_trait::async_trait;
 
 use self::link::Link;
@@ -19,6 +20,7 @@ use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Expect, Record, RecordId, SCHEMA_VERSION, Status};
 
+pub use keeping::RedisKeeping;
 pub use staged::RedisWrite;
 
 /// Records in Redis (6.2 or later) or Valkey.
@@ -114,16 +116,8 @@ impl RedisStore {
             load.arg("LOAD").arg(text);
             self.link.send("check", &load).await?;
         }
-        let memory = self.link.send("check", cmd("INFO").arg("memory")).await;
-        let said = match &memory {
-            Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-            Ok(Value::VerbatimString { text, .. }) => text.clone(),
-            Ok(_) => String::new(),
-            Err(error) if error.kind() == ErrorKind::StoreRefused => String::new(),
-            Err(_) => return memory.map(|_| Vec::new()),
-        };
-        let policy = said.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        Ok(match policy.map(str::trim) {
+        let policy = self.keeping().await?.policy;
+        Ok(match policy.as_deref() {
             Some("noeviction") => Vec::new(),
             Some(policy) => vec![format!(
                 "maxmemory-policy is {policy}: a full server forgets what is done, and it is done \
@@ -135,6 +129,15 @@ impl RedisStore {
                     .to_owned(),
             ],
         })
+    }
+
+    /// How well the server keeps what it is given, as far as this user may see it.
+    pub async fn keeping(&self) -> Result<RedisKeeping, Error> {
+        match self.link.send("check", &cmd("INFO")).await {
+            Ok(info) => Ok(RedisKeeping::read(&info)),
+            Err(error) if error.kind() == ErrorKind::StoreRefused => Ok(RedisKeeping::default()),
+            Err(error) => Err(error),
+        }
     }
 }
 
