@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::types::MessageAttributeValue;
 use onlyonce::front::{Poll, SqsQueue};
+use onlyonce::runtime::blocking;
 use onlyonce::store::MemoryStore;
 use onlyonce::{Context, HandlerError, Router, Worker};
 use serde_json::{Value, json};
@@ -151,9 +152,9 @@ async fn what_fails_again_at_once_ends_a_replay() {
         let mut command = post.command();
         let mut child = command.args(["dlq", "replay", "--yes"]).spawn().unwrap();
         let pid = child.id().to_string();
-        let waiting = tokio::task::spawn_blocking(move || child.wait().unwrap().code());
+        let waiting = blocking(move || child.wait().unwrap().code());
         let code = match tokio::time::timeout(Duration::from_secs(60), waiting).await {
-            Ok(ended) => ended.unwrap(),
+            Ok(ended) => ended.ok().unwrap(),
             Err(_) => {
                 Command::new("kill").args(["-KILL", &pid]).status().unwrap();
                 panic!("it does not end")

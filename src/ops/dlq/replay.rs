@@ -93,7 +93,7 @@ pub(super) async fn replay(
     let (stop, _listening) = stop_signal()?;
     let mut done = Replayed { is_dry: plan.is_dry, ..Replayed::default() };
     let begun = SystemClock.now();
-    let mut next_at = begun;
+    let mut pace = Pace { begun, next_at: begun };
     loop {
         let messages = drawer.next().await?;
         if messages.is_empty() {
@@ -106,7 +106,7 @@ pub(super) async fn replay(
             let is_over = done.is_interrupted || done.sent >= plan.limit;
             let ended = match is_over {
                 true => Ok(Became::Over),
-                false => one(desk, drawer, &message, queue, plan, &tell, begun, &mut next_at).await,
+                false => one(desk, drawer, &message, queue, plan, &tell, &mut pace).await,
             };
             match &ended {
                 Ok(Became::Gone | Became::Sent) => done.sent += 1,
@@ -139,6 +139,12 @@ enum Became {
     Over,
 }
 
+struct Pace {
+    begun: Timestamp,
+    /// When the next one may be sent.
+    next_at: Timestamp,
+}
+
 async fn one(
     desk: &Desk,
     drawer: &Drawer,
@@ -146,15 +152,14 @@ async fn one(
     queue: &dyn Queue,
     plan: &Plan<'_>,
     tell: &impl Fn(&Letter, Fate) -> Result<(), BoxError>,
-    begun: Timestamp,
-    next_at: &mut Timestamp,
+    pace: &mut Pace,
 ) -> Result<Became, BoxError> {
     let letter = Letter::of(message, &desk.jobs, &desk.namespace);
     if !plan.filter.takes(&letter, SystemClock.now()) {
         return Ok(Became::Other);
     }
     // What fails again at once would be sent back for ever.
-    let fate = match letter.at > begun.millis() {
+    let fate = match letter.at > pace.begun.millis() {
         true => Fate::FailedAgain,
         false => fate(desk, message, plan.filter).await?,
     };
@@ -164,8 +169,8 @@ async fn one(
         (true, false) => Became::Gone,
     };
     if matches!(became, Became::Gone) {
-        SystemClock.sleep_until(*next_at).await;
-        *next_at = SystemClock.now() + Duration::from_secs(1) / plan.rate.max(1);
+        SystemClock.sleep_until(pace.next_at).await;
+        pace.next_at = SystemClock.now() + Duration::from_secs(1) / plan.rate.max(1);
         let mut sent = message.clone();
         sent.attributes.remove(QUARANTINE_ATTRIBUTE);
         if let Placed::Left(why) = queue.send(&sent).await? {
