@@ -152,9 +152,9 @@ async fn what_fails_again_at_once_ends_a_replay() {
         let mut command = post.command();
         let mut child = command.args(["dlq", "replay", "--yes"]).spawn().unwrap();
         let pid = child.id().to_string();
-        let waiting = blocking(move || child.wait().unwrap().code());
-        let code = match tokio::time::timeout(Duration::from_secs(60), waiting).await {
-            Ok(ended) => ended.ok().unwrap(),
+        let mut waiting = blocking(move || child.wait().unwrap().code());
+        let code = match tokio::time::timeout(Duration::from_secs(60), waiting.join()).await {
+            Ok(ended) => ended.unwrap(),
             Err(_) => {
                 Command::new("kill").args(["-KILL", &pid]).status().unwrap();
                 panic!("it does not end")
