@@ -5,6 +5,8 @@
 pub mod dynamodb;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod effects;
+#[cfg(any(feature = "dynamodb", test))]
+mod gather;
 mod memory;
 mod outbox;
 #[cfg(feature = "postgres")]
