@@ -8,6 +8,7 @@ mod event;
 mod hiding;
 #[cfg(feature = "lambda")]
 pub mod lambda;
+mod lanes;
 mod log;
 mod message;
 #[cfg(feature = "lambda")]
