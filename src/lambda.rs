@@ -23,11 +23,15 @@ pub async fn run(worker: Worker) -> Result<(), BoxError> {
     serve(worker, queue).await
 }
 
+/// Invocations that run at once share the store's client and nothing of a batch: of two copies of a
+/// message the claim lets one through, as between two processes.
 pub(crate) async fn serve(worker: Worker, queue: SqsQueue) -> Result<(), BoxError> {
     let queue = Arc::new(queue);
-    let relay = Relay::of(&worker, queue.clone());
-    let (worker, queue, relay) = (&worker, queue.as_ref(), relay.as_ref());
-    let answer = move |event: Box<RawValue>, hard| answered(worker, queue, relay, event, hard);
+    let relay = Relay::of(&worker, queue.clone()).map(Arc::new);
+    let answer = move |event: Box<RawValue>, hard| {
+        let (worker, queue, relay) = (worker.clone(), queue.clone(), relay.clone());
+        async move { answered(&worker, &queue, relay.as_deref(), event, hard).await }
+    };
     lambda::serve(answer).await
 }
 
