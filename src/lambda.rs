@@ -6,10 +6,10 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::config::Settings;
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::front::{SqsQueue, answer, lambda};
+use crate::front::{SqsQueue, answer_to, lambda, messages};
 use crate::protocol::Timestamp;
 use crate::relay::{Relay, Source};
-use crate::service::Worker;
+use crate::service::{Deadline, Worker};
 use crate::{sdk, telemetry};
 
 /// Serves `worker` until Lambda ends the process: batches of its queue, and the stream and the
@@ -52,7 +52,12 @@ async fn answered(
         })
     };
     let answered = match Source::of(event.get()) {
-        Source::Queue => to_raw_value(&answer(worker, queue, event.get(), hard).await?),
+        Source::Queue => {
+            let messages = messages(event.get())?;
+            drop(event);
+            let deadline = Deadline::new(worker.clock().now(), hard);
+            to_raw_value(&answer_to(worker, queue, &messages, deadline).await?)
+        }
         Source::Stream => to_raw_value(&relay()?.answer(event.get(), hard).await?),
         Source::Schedule => to_raw_value(&relay()?.sweep(hard).await?),
     };

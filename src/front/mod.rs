@@ -20,6 +20,8 @@ mod sqs;
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) use answer::answer_within;
+#[cfg(feature = "lambda")]
+pub(crate) use answer::answer_to;
 pub use answer::{BatchResponse, ItemFailure, answer};
 #[cfg(feature = "cli")]
 pub(crate) use asked::{Asked, asked};
