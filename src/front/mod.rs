@@ -18,10 +18,10 @@ mod queue;
 mod sqs;
 
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
-#[cfg(any(test, feature = "test-util"))]
-pub(crate) use answer::answer_within;
 #[cfg(feature = "lambda")]
 pub(crate) use answer::answer_to;
+#[cfg(any(test, feature = "test-util"))]
+pub(crate) use answer::answer_within;
 pub use answer::{BatchResponse, ItemFailure, answer};
 #[cfg(feature = "cli")]
 pub(crate) use asked::{Asked, asked};
