@@ -73,3 +73,9 @@ fn replay() {
 fn replay_beyond_the_margin() {
     shown(Plan::beyond_the_margin(number("SIM_SEED").unwrap_or(0)));
 }
+
+/// The same over shared requests.
+#[test]
+fn replay_over_shared_requests() {
+    shown(Plan::grouped(number("SIM_SEED").unwrap_or(0)));
+}
