@@ -7,11 +7,11 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::config::{MetricsSetting, Settings};
 use crate::error::{BoxError, Error, ErrorKind};
-use crate::front::{SqsQueue, answer, lambda};
+use crate::front::{SqsQueue, answer_to, lambda, messages};
 use crate::protocol::Timestamp;
 use crate::relay::{Relay, Source};
 use crate::sdk;
-use crate::service::Worker;
+use crate::service::{Deadline, Worker};
 use crate::telemetry::{self, Emf, Teller};
 
 /// Serves `worker` until Lambda ends the process: batches of its queue, and the stream and the
@@ -34,17 +34,23 @@ pub(crate) fn teller(settings: &Settings) -> Teller {
     })
 }
 
+/// Invocations that run at once share the store's client and nothing of a batch: of two copies of a
+/// message the claim lets one through, as between two processes.
 pub(crate) async fn serve(worker: Worker, queue: SqsQueue, teller: Teller) -> Result<(), BoxError> {
     let queue = Arc::new(queue);
-    let relay = Relay::of(&worker, queue.clone());
-    let (worker, queue, relay, teller) = (&worker, queue.as_ref(), relay.as_ref(), &teller);
-    let answer = move |event: Box<RawValue>, hard| async move {
-        let answer = answered(worker, queue, relay, event, hard).await;
-        // Once it is answered, the process is frozen. No telling makes the answer late.
-        let now = worker.clock().now();
-        let by = now + (hard.since(now) / 2).min(TELLING);
-        teller.tell(worker.meter(), worker.clock(), by).await;
-        answer
+    let relay = Relay::of(&worker, queue.clone()).map(Arc::new);
+    let teller = Arc::new(teller);
+    let answer = move |event: Box<RawValue>, hard| {
+        let (worker, queue, relay) = (worker.clone(), queue.clone(), relay.clone());
+        let teller = teller.clone();
+        async move {
+            let answer = answered(&worker, &queue, relay.as_deref(), event, hard).await;
+            // Once it is answered, the process is frozen. No telling makes the answer late.
+            let now = worker.clock().now();
+            let by = now + (hard.since(now) / 2).min(TELLING);
+            teller.tell(worker.meter(), worker.clock(), by).await;
+            answer
+        }
     };
     lambda::serve(answer).await
 }
@@ -69,7 +75,12 @@ async fn answered(
         })
     };
     let answered = match Source::of(event.get()) {
-        Source::Queue => to_raw_value(&answer(worker, queue, event.get(), hard).await?),
+        Source::Queue => {
+            let messages = messages(event.get())?;
+            drop(event);
+            let deadline = Deadline::new(worker.clock().now(), hard);
+            to_raw_value(&answer_to(worker, queue, &messages, deadline).await?)
+        }
         Source::Stream => to_raw_value(&relay()?.answer(event.get(), hard).await?),
         Source::Schedule => to_raw_value(&relay()?.sweep(hard).await?),
     };

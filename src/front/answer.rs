@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::message::Message;
 use super::queue::Queue;
 use super::{event, run_batch};
 use crate::error::Error;
@@ -42,8 +43,17 @@ pub(crate) async fn answer_within(
     event: &str,
     deadline: Deadline,
 ) -> Result<BatchResponse, Error> {
-    let messages = event::messages(event)?;
-    let failed = run_batch(worker, queue, &messages, deadline).await;
+    answer_to(worker, queue, &event::messages(event)?, deadline).await
+}
+
+/// The same for messages that have been read: of a large event, its text need not be kept.
+pub(crate) async fn answer_to(
+    worker: &Worker,
+    queue: &dyn Queue,
+    messages: &[Message],
+    deadline: Deadline,
+) -> Result<BatchResponse, Error> {
+    let failed = run_batch(worker, queue, messages, deadline).await;
     let failure = |id| ItemFailure { item_identifier: id };
     Ok(BatchResponse { batch_item_failures: failed.into_iter().map(failure).collect() })
 }

@@ -2,16 +2,14 @@
 //! never at once; and for each message one disposition.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::Semaphore;
 use tracing::{Instrument, error, warn};
 
 use super::asked::{Asked, asked};
 use super::hiding::Hiding;
+use super::lanes::SideBySide;
 use super::log;
 use super::message::Message;
 use super::queue::{Delay, Mark, Placed, Queue};
@@ -56,12 +54,12 @@ pub(super) async fn told(
         worker,
         queue,
         deadline,
-        permits: Semaphore::new(worker.concurrency()),
+        waiting: AtomicUsize::new(0),
         keys: Mutex::default(),
         is_store_out: AtomicBool::new(false),
     };
-    let mut lanes: FuturesUnordered<_> =
-        lanes(messages).into_iter().map(|lane| batch.lane(messages, lane)).collect();
+    let lanes = lanes(messages).into_iter().map(|lane| batch.lane(messages, lane));
+    let mut lanes = SideBySide::new(lanes, worker.concurrency(), &batch.waiting);
     let mut retries: BTreeMap<usize, Option<Timestamp>> =
         (0..messages.len()).map(|at| (at, None)).collect();
     // Every lane keeps to the deadline by itself; should one not, the answer is given without it.
@@ -100,6 +98,22 @@ pub(super) fn lanes(messages: &[Message]) -> Vec<Vec<usize>> {
     lanes
 }
 
+/// A message that waits, counted as long as it does.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn of(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What a message's queue is told in the end.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
@@ -113,7 +127,8 @@ struct Batch<'a> {
     worker: &'a Worker,
     queue: &'a dyn Queue,
     deadline: Deadline,
-    permits: Semaphore,
+    /// Messages that wait for another of their key, and so do not run.
+    waiting: AtomicUsize,
     keys: Mutex<HashMap<RecordId, Arc<tokio::sync::Mutex<()>>>>,
     is_store_out: AtomicBool,
 }
@@ -190,11 +205,14 @@ impl Batch<'_> {
         };
         let id = self.worker.record_id(&delivery);
         let key = self.key(&id);
-        let turn = async {
-            let turn = key.lock().await;
-            (turn, self.permits.acquire().await)
+        let turn = match key.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(_) => {
+                let _waits = Waits::of(&self.waiting);
+                before(self.worker.clock(), self.deadline.stop, key.lock()).await
+            }
         };
-        match before(self.worker.clock(), self.deadline.stop, turn).await {
+        match turn {
             None => Outcome {
                 job: Some(short(&delivery.job)),
                 id: Some(id),

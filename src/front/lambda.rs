@@ -8,14 +8,15 @@ use crate::error::{BoxError, Error};
 use crate::protocol::Timestamp;
 
 /// Answers invocations until Lambda ends the process. `answer` is given each event, and when the
-/// platform ends its invocation.
+/// platform ends its invocation. On Lambda Managed Instances as many are answered at once as
+/// `AWS_LAMBDA_MAX_CONCURRENCY` says; elsewhere one after another.
 pub async fn serve<F, A, T>(answer: F) -> Result<(), BoxError>
 where
-    F: Fn(Box<RawValue>, Timestamp) -> A,
-    A: Future<Output = Result<T, Error>>,
-    T: Serialize,
+    F: Fn(Box<RawValue>, Timestamp) -> A + Clone + Send + 'static,
+    A: Future<Output = Result<T, Error>> + Send + 'static,
+    T: Serialize + Send + 'static,
 {
-    lambda_runtime::run(service_fn(|event: LambdaEvent<Box<RawValue>>| {
+    lambda_runtime::run_concurrent(service_fn(move |event: LambdaEvent<Box<RawValue>>| {
         let hard = Timestamp::from_millis(event.context.deadline);
         let answered = answer(event.payload, hard);
         async move {

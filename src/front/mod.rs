@@ -8,6 +8,7 @@ mod event;
 mod hiding;
 #[cfg(feature = "lambda")]
 pub mod lambda;
+mod lanes;
 mod log;
 mod message;
 #[cfg(feature = "lambda")]
@@ -18,6 +19,8 @@ mod span;
 mod sqs;
 
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
+#[cfg(feature = "lambda")]
+pub(crate) use answer::answer_to;
 #[cfg(any(test, feature = "test-util"))]
 pub(crate) use answer::answer_within;
 pub use answer::{BatchResponse, ItemFailure, answer};

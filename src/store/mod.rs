@@ -5,6 +5,8 @@
 pub mod dynamodb;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "redis"))]
 mod effects;
+#[cfg(any(feature = "dynamodb", feature = "test-util", test))]
+mod gather;
 mod memory;
 mod outbox;
 #[cfg(feature = "postgres")]
@@ -28,6 +30,8 @@ use crate::protocol::{ConditionalWrite, Record, RecordId, Status, Timestamp};
 pub use self::redis::RedisStore;
 #[cfg(feature = "dynamodb")]
 pub use dynamodb::DynamoStore;
+#[cfg(any(feature = "test-util", test))]
+pub(crate) use gather::{Gather, Requests, Told};
 pub use memory::MemoryStore;
 pub use outbox::{Outbox, Place, Take, Taken};
 pub(crate) use outbox::{UNIQUE, clear_unique, column};

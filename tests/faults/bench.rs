@@ -84,7 +84,17 @@ impl Clock for Ahead {
 }
 
 impl Bench {
+    /// Each write is a request of its own, whatever is ready with it.
     pub async fn new() -> Self {
+        Self::with(DynamoStore::ungrouped).await
+    }
+
+    /// Writes that are ready together share a request.
+    pub async fn grouped() -> Self {
+        Self::with(|store| store).await
+    }
+
+    async fn with(how: impl FnOnce(DynamoStore) -> DynamoStore) -> Self {
         let proxy = Proxy::start();
         let plain = sdk::load().await;
         let broken = through(&proxy, &plain);
@@ -94,7 +104,7 @@ impl Bench {
         assert!(store.create_table(&SystemClock).await.unwrap());
         stock(&Client::new(&plain), &shelf).await;
         let (clock, seen) = (Arc::new(Ahead::default()), Seen::default());
-        let worker = Worker::builder(DynamoStore::new(&broken, &table))
+        let worker = Worker::builder(how(DynamoStore::new(&broken, &table)))
             .clock(clock.clone())
             .skew(SKEW)
             .build(jobs(&seen, &shelf))
@@ -229,7 +239,8 @@ pub fn delivery(job: &str, key: &str) -> Delivery {
     }
 }
 
-/// - `charge`: one keyed effect, so a claim and a completion, `PutItem` and `UpdateItem`;
+/// - `charge`: one keyed effect, so a claim and a completion, `PutItem` and `UpdateItem` where each is a
+///   request of its own, as below;
 /// - `letter`: one effect at most once, so an intent between them, another `UpdateItem`;
 /// - `settle`: a keyed effect and a staged row, so the completion is a `TransactWriteItems`;
 /// - `reserve`: fused, nothing but one `TransactWriteItems`;

@@ -15,6 +15,7 @@
 )]
 
 mod bench;
+mod grouped;
 mod lost;
 mod producer;
 mod proxy;

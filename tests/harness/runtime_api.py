@@ -28,7 +28,8 @@ class Runtime:
 
     def __init__(self, binary, env, cwd=None, log=None):
         self._events = queue.Queue()
-        self._answers = queue.Queue()
+        self._answers = {}
+        self._answered = threading.Condition()
         self._asked = threading.Event()
         self._stopped = threading.Event()
         self.init_error = None
@@ -63,7 +64,7 @@ class Runtime:
                     runtime._mark_asked()
                 elif kind in ("response", "error"):
                     request_id = self.path.split("/")[-2]
-                    runtime._answers.put((request_id, Answer(kind == "error", parsed(body))))
+                    runtime._take(request_id, Answer(kind == "error", parsed(body)))
                 self._reply(202)
 
             def _reply(self, status, body=b"", headers=None):
@@ -107,15 +108,21 @@ class Runtime:
 
     def invoke(self, event, timeout=10):
         """Sends `event` (bytes as they are, else as JSON) and returns the worker's `Answer`."""
+        return self.answer_to(self.begin(event, timeout), timeout + 5)
+
+    def begin(self, event, timeout=10):
+        """Sends `event` and returns the id of its invocation, which has `timeout` seconds."""
         payload = event if isinstance(event, bytes) else json.dumps(event).encode()
         request_id = str(uuid.uuid4())
         self._events.put((request_id, timeout, payload))
-        try:
-            answered, answer = self._answers.get(timeout=timeout + 5)
-        except queue.Empty:
-            raise AssertionError(f"no answer within {timeout + 5} s") from None
-        assert answered == request_id, "the answer is for another invocation"
-        return answer
+        return request_id
+
+    def answer_to(self, request_id, timeout=15):
+        """The worker's `Answer` to an invocation that has begun."""
+        with self._answered:
+            if not self._answered.wait_for(lambda: request_id in self._answers, timeout):
+                raise AssertionError(f"no answer within {timeout} s")
+            return self._answers.pop(request_id)
 
     def resident_bytes(self):
         with open(f"/proc/{self.process.pid}/status") as status:
@@ -136,6 +143,12 @@ class Runtime:
 
     def __exit__(self, *_):
         self.close()
+
+    def _take(self, request_id, answer):
+        with self._answered:
+            assert request_id not in self._answers, "an invocation is answered once"
+            self._answers[request_id] = answer
+            self._answered.notify_all()
 
     def _mark_asked(self):
         if self.first_asked_ms is None:

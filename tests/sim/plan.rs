@@ -38,9 +38,17 @@ pub struct Plan {
     pub redriven_after: u64,
     /// For how many milliseconds at a time a claim is made and renewed; `None` as in Lambda.
     pub lease: Option<u64>,
+    /// Whether commits that are ready together share a request.
+    pub is_grouped: bool,
 }
 
 impl Plan {
+    /// The same over a store whose commits gather, in batches of more messages.
+    pub fn grouped(seed: u64) -> Self {
+        let plan = Self::new(seed);
+        Self { is_grouped: true, batch: 10, concurrency: plan.concurrency.max(4), ..plan }
+    }
+
     /// The same with clocks that differ by more than the margin.
     pub fn beyond_the_margin(seed: u64) -> Self {
         let mut random = fastrand::Rng::with_seed(mixed(seed, 1));
@@ -72,6 +80,7 @@ impl Plan {
         let timeout = [10_000, 30_000][random.usize(..2)];
         Self {
             seed,
+            is_grouped: false,
             messages,
             is_fifo: random.u8(..3) == 0,
             // Lambda takes no queue that hides messages for less.

@@ -10,7 +10,7 @@ use onlyonce::front::Message;
 use onlyonce::local::{Invocation, LocalQueue, Poller, QueueSettings};
 use onlyonce::protocol::{ClaimId, RecordId, Status, Timestamp};
 use onlyonce::runtime::{Clock, Entropy};
-use onlyonce::test_util::{Kind, VirtualClock, Witness, World, operation as id};
+use onlyonce::test_util::{GroupedStore, Kind, VirtualClock, Witness, World, operation as id};
 use serde_json::{Value, json};
 
 use super::faults::{Faults, Named, Totals, mixed};
@@ -93,6 +93,13 @@ async fn simulated(plan: &Plan, is_told: bool) -> Ran {
     let entropy = Arc::new(Drawn(Mutex::new((fastrand::Rng::with_seed(mixed(plan.seed, 9)), 0))));
     let gate = Arc::new(SeededGate(faults.clone()));
     let world = World::new(router(plan, &provider, &began), queue, shared.clone(), entropy, gate);
+    let world = match plan.is_grouped {
+        true => {
+            let inner = world.store.clone();
+            world.over(Arc::new(GroupedStore::new(inner, 1 + (plan.seed % 3) as usize)))
+        }
+        false => world,
+    };
     let world = match plan.lease {
         Some(lease) => world.renewing(Duration::from_millis(lease)),
         None => world,

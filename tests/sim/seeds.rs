@@ -107,7 +107,11 @@ fn shrunk(mut plan: Plan) -> (Plan, Ran) {
 pub fn report(plan: Plan) -> String {
     quiet_panics();
     let seed = plan.seed;
-    let test = if plan.is_beyond_the_margin() { "replay_beyond_the_margin" } else { "replay" };
+    let test = match (plan.is_grouped, plan.is_beyond_the_margin()) {
+        (true, _) => "replay_over_shared_requests",
+        (_, true) => "replay_beyond_the_margin",
+        _ => "replay",
+    };
     let (plan, ran) = shrunk(plan);
     format!(
         "seed {seed} breaks what must hold. Again:\n  SIM_SEED={seed} cargo test \

@@ -39,6 +39,12 @@ fn beyond_the_margin_what_rests_on_no_clock_holds() {
     holds(SEEDS / 10, Plan::beyond_the_margin);
 }
 
+/// Commits share requests, whose members die, hang and leave at any moment.
+#[test]
+fn over_shared_requests_no_seed_breaks_what_must_hold() {
+    holds(SEEDS / 10, Plan::grouped);
+}
+
 #[test]
 fn the_same_seed_is_the_same_trace() {
     for seed in 0..200 {
@@ -66,4 +72,10 @@ fn replay() {
 #[test]
 fn replay_beyond_the_margin() {
     shown(Plan::beyond_the_margin(number("SIM_SEED").unwrap_or(0)));
+}
+
+/// The same over shared requests.
+#[test]
+fn replay_over_shared_requests() {
+    shown(Plan::grouped(number("SIM_SEED").unwrap_or(0)));
 }

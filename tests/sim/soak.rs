@@ -24,8 +24,9 @@ use plan::Plan;
 fn main() -> ExitCode {
     let number = |nth| std::env::args().nth(nth).and_then(|text| text.parse::<u64>().ok());
     let (seeds, from) = (number(1).unwrap_or(100_000), number(2).unwrap_or(0));
-    // A tenth of them beyond the margin.
+    // A tenth of them beyond the margin, and as many over shared requests.
     for (planned, seeds) in [
+        (Plan::grouped as fn(u64) -> Plan, seeds / 10),
         (Plan::beyond_the_margin as fn(u64) -> Plan, seeds / 10),
         (Plan::new as fn(u64) -> Plan, seeds),
     ] {

@@ -21,6 +21,7 @@ use crate::dynoxide::Dynoxide;
 use crate::postgres_server::Emptied;
 use crate::records::{NOW, SECOND};
 use crate::redis_server::RedisServer;
+use crate::wire::Wire;
 use crate::{dynamo, sqlite_file};
 
 /// Unless `PROPTEST_CASES` says how many.
@@ -474,4 +475,110 @@ fn every_store_answers_a_history_as_memory_does() {
     }
     println!("{histories} histories, commits by outcome: {seen:?}");
     assert!(seen.each_at_least(20), "the histories show too little: {seen:?}");
+}
+
+/// How many records are written at the same moment, and how often.
+const AT_ONCE: u8 = 12;
+
+/// Writes of different records.
+fn together() -> impl Strategy<Value = Vec<Step>> {
+    let seen = prop_oneof![
+        4 => Just(Seen::Now),
+        1 => Just(Seen::Before),
+        1 => Just(Seen::Ahead),
+        1 => Just(Seen::Foreign),
+    ];
+    let of_one =
+        (any::<u8>(), seen, fields()).prop_map(|(kind, seen, fields)| (kind % 5, seen, fields));
+    vec(of_one, usize::from(AT_ONCE)).prop_map(|all| {
+        let step = |(key, (kind, seen, fields)): (u8, (u8, Seen, Vec<Field>))| match kind {
+            0 => None,
+            1 | 2 => Some(Step::Create { key, fields, rows: Vec::new() }),
+            _ => Some(Step::Update { key, seen, fields, rows: Vec::new() }),
+        };
+        (0..AT_ONCE).zip(all).filter_map(step).collect()
+    })
+}
+
+impl Stores {
+    /// Commits all at the same moment, everywhere but in memory; each has its own outcome.
+    async fn commit_together(&self, steps: &[Step]) -> Result<(), TestCaseError> {
+        let mut writes = Vec::new();
+        for step in steps {
+            writes.extend(self.write(step).await.map(|(write, _)| write));
+        }
+        let mut expected = Vec::new();
+        for write in &writes {
+            let commit = self.memory.commit(write, &[]).await.unwrap();
+            self.seen.count(&commit);
+            expected.push((commit, self.memory.load(&write.id).await.unwrap()));
+        }
+        for (name, store) in &self.others {
+            let all = join_all(writes.iter().map(|write| store.commit(write, &[]))).await;
+            for ((write, commit), (expected, here)) in writes.iter().zip(all).zip(&expected) {
+                let commit =
+                    commit.map_err(|error| TestCaseError::fail(format!("{name}: {error}")))?;
+                prop_assert_eq!(&commit, expected, "{}: {:?} of {:?}", name, write, writes);
+                let there = store.load(&write.id).await.unwrap();
+                prop_assert_eq!(&there, here, "{}: {:?}", name, write);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As above, for commits that share requests.
+#[test]
+fn writes_made_together_have_each_the_outcome_it_has_in_memory() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let dynoxide = Dynoxide::start();
+    let url = std::env::var("AWS_ENDPOINT_URL").unwrap();
+    let upstream = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let (wires, clients) = runtime.block_on(async {
+        let wires = [Wire::to(upstream).await, Wire::to(dynoxide.address()).await];
+        let clients = [dynamo::client().await, dynoxide.client().await];
+        (wires, clients)
+    });
+    let seen = Arc::new(Outcomes::default());
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
+    let config = ProptestConfig {
+        cases: asked.unwrap_or(HISTORIES / 4),
+        max_shrink_iters: 200,
+        failure_persistence: Some(Box::new(
+            proptest::test_runner::FileFailurePersistence::WithSource("regressions"),
+        )),
+        source_file: Some(file!()),
+        ..ProptestConfig::default()
+    };
+    let ran = TestRunner::new(config).run(&vec(together(), 1..6), |history| {
+        runtime.block_on(async {
+            let store = async |at: usize| {
+                let store = dynamo::store_of(&wires[at].through(&clients[at])).await;
+                Arc::new(store) as Arc<dyn Store>
+            };
+            let stores = Stores {
+                memory: Arc::new(MemoryStore::new()),
+                others: vec![("MiniStack", store(0).await), ("dynoxide", store(1).await)],
+                prefix: String::new(),
+                seen: seen.clone(),
+            };
+            for steps in &history {
+                stores.commit_together(steps).await?;
+            }
+            Ok(())
+        })
+    });
+    if let Err(failure) = ran {
+        panic!("{failure}");
+    }
+    for wire in &wires {
+        let asked = wire.asked();
+        let members =
+            |of: &str| asked.iter().filter(|(name, _)| name == of).map(|(_, n)| n).sum::<usize>();
+        let (shared, read) = (members("BatchExecuteStatement"), members("BatchGetItem"));
+        println!("{shared} writes in shared requests, {read} read together");
+        assert!(shared > 100 && read > 10, "hardly any request was shared: {shared}, {read}");
+    }
+    let counts = [&seen.applied, &seen.conflicts, &seen.nothing_there];
+    assert!(counts.iter().all(|count| count.load(Ordering::Relaxed) >= 20), "{seen:?}");
 }

@@ -49,6 +49,10 @@ impl Dynoxide {
         None
     }
 
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
     pub async fn client(&self) -> Client {
         let sdk = dynamo::settings().await;
         let config = aws_sdk_dynamodb::config::Builder::from(&sdk);

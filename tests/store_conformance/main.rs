@@ -134,6 +134,13 @@ conforms!(dynamodb, crate::dynamo::store(), Singles);
 mod dynoxide;
 
 #[cfg(feature = "dynamodb")]
+mod grouped;
+
+#[cfg(feature = "dynamodb")]
+#[path = "../servers/wire.rs"]
+mod wire;
+
+#[cfg(feature = "dynamodb")]
 conforms!(dynoxide_server, crate::dynoxide::store(), Singles);
 
 #[cfg(all(feature = "dynamodb", feature = "sqlite", feature = "redis", feature = "postgres"))]

@@ -37,7 +37,7 @@ fn number(value: impl ToString) -> AttributeValue {
 }
 
 /// The attributes one field is stored in; `None` removes.
-fn attributes(field: &Field) -> Vec<(&'static str, Option<AttributeValue>)> {
+pub(super) fn attributes(field: &Field) -> Vec<(&'static str, Option<AttributeValue>)> {
     let one = |name, value| vec![(name, value)];
     match field {
         // `parked` is there exactly while the status is one: the index stays sparse.
@@ -107,26 +107,45 @@ pub(super) fn encode(record: &Record) -> Attributes {
     identity.into_iter().chain(set).map(|(name, v)| (name.to_owned(), v)).collect()
 }
 
+/// The partition key.
+pub(super) const PK: &str = "pk";
+
+pub(super) fn pk(id: &RecordId) -> AttributeValue {
+    text(id.as_str())
+}
+
+/// A record's primary key.
+pub(super) fn key(id: &RecordId) -> Attributes {
+    HashMap::from([(PK.to_owned(), pk(id))])
+}
+
+/// What the item must show for a write to land; nothing where there must be no item.
+pub(super) fn shows(expect: &Expect) -> Vec<(&'static str, AttributeValue)> {
+    match expect {
+        Expect::Absent => Vec::new(),
+        Expect::At { claim_id, rev } => {
+            vec![("claim_id", text(claim_id.as_str())), ("rev", number(rev.0))]
+        }
+    }
+}
+
 /// The condition of a write.
 pub(super) fn condition(expect: &Expect) -> Expression {
-    let named = |names: &[&str]| {
-        Some(names.iter().map(|name| (format!("#{name}"), (*name).to_owned())).collect())
-    };
-    match expect {
-        Expect::Absent => Expression {
+    let asked = shows(expect);
+    if asked.is_empty() {
+        return Expression {
             text: "attribute_not_exists(#pk)".to_owned(),
-            names: named(&["pk"]),
+            names: Some(HashMap::from([("#pk".to_owned(), PK.to_owned())])),
             values: None,
-        },
-        Expect::At { claim_id, rev } => Expression {
-            text: "#claim_id = :at_claim_id AND #rev = :at_rev".to_owned(),
-            names: named(&["claim_id", "rev"]),
-            values: Some(HashMap::from([
-                (":at_claim_id".to_owned(), text(claim_id.as_str())),
-                (":at_rev".to_owned(), number(rev.0)),
-            ])),
-        },
+        };
     }
+    let (mut parts, mut names, mut values) = (Vec::new(), HashMap::new(), HashMap::new());
+    for (name, value) in asked {
+        parts.push(format!("#{name} = :at_{name}"));
+        names.insert(format!("#{name}"), name.to_owned());
+        values.insert(format!(":at_{name}"), value);
+    }
+    Expression { text: parts.join(" AND "), names: Some(names), values: Some(values) }
 }
 
 /// An update of `fields` under `condition`: sets and removes what is named, leaves the rest.

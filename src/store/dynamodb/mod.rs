@@ -1,7 +1,9 @@
 //! Records in a DynamoDB table: one conditional write a step, and no read.
 
+mod group;
 mod item;
 mod outbox;
+mod partiql;
 mod rows;
 mod setup;
 
@@ -16,10 +18,10 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::transact_write_items::TransactWriteItemsError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::{
-    AttributeValue, CancellationReason, Put, ReturnValuesOnConditionCheckFailure,
-    TransactWriteItem, Update,
+    CancellationReason, Put, ReturnValuesOnConditionCheckFailure, TransactWriteItem, Update,
 };
 
+use self::group::{Grouped, Groups};
 use self::item::{Attributes, Expression};
 use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use crate::error::{BoxError, Error, ErrorKind};
@@ -31,10 +33,14 @@ const MOST_STAGED: usize = 99;
 /// Records in one DynamoDB table (partition key `pk`, index `parked`, TTL on `expires_at`).
 ///
 /// Stages [`RowWrite`](super::RowWrite)s and `TransactWriteItem`s of the same account and Region.
+///
+/// Commits that become ready at the same moment share a request, each with its own condition and its
+/// own outcome; a lone one goes alone, and so does what stages anything. Clones share theirs.
 #[derive(Clone)]
 pub struct DynamoStore {
     client: Client,
     table: String,
+    groups: Option<Arc<Groups>>,
 }
 
 impl DynamoStore {
@@ -46,7 +52,26 @@ impl DynamoStore {
 
     /// The records in `table`, through a client with settings of its own.
     pub fn with_client(client: Client, table: impl Into<String>) -> Self {
-        Self { client, table: table.into() }
+        let table = table.into();
+        let groups = Some(Arc::new(Groups::new(&client, &table)));
+        Self { client, table, groups }
+    }
+
+    /// The same, with a request for each commit. Needs no permission for PartiQL.
+    #[must_use]
+    pub fn ungrouped(self) -> Self {
+        Self { groups: None, ..self }
+    }
+
+    async fn commit_one(&self, write: &ConditionalWrite) -> Result<Commit, Error> {
+        let _turn = match &self.groups {
+            None => None,
+            Some(groups) => match groups.commit(write).await {
+                Grouped::Said(commit) => return commit,
+                Grouped::Alone(turn) => turn,
+            },
+        };
+        self.commit_alone(write).await
     }
 
     async fn commit_alone(&self, write: &ConditionalWrite) -> Result<Commit, Error> {
@@ -80,7 +105,7 @@ impl DynamoStore {
                     .client
                     .update_item()
                     .table_name(&self.table)
-                    .key("pk", AttributeValue::S(write.id.as_str().to_owned()))
+                    .key(item::PK, item::pk(&write.id))
                     .update_expression(update.set)
                     .condition_expression(update.condition.text)
                     .set_expression_attribute_names(update.condition.names)
@@ -150,7 +175,7 @@ impl DynamoStore {
                 let update = item::update(fields, condition);
                 Update::builder()
                     .table_name(&self.table)
-                    .key("pk", AttributeValue::S(write.id.as_str().to_owned()))
+                    .key(item::PK, item::pk(&write.id))
                     .update_expression(update.set)
                     .condition_expression(update.condition.text)
                     .set_expression_attribute_names(update.condition.names)
@@ -173,7 +198,7 @@ impl Store for DynamoStore {
             .client
             .get_item()
             .table_name(&self.table)
-            .key("pk", AttributeValue::S(id.as_str().to_owned()))
+            .key(item::PK, item::pk(id))
             .consistent_read(true)
             .send()
             .await
@@ -187,7 +212,7 @@ impl Store for DynamoStore {
         staged: &[StagedWrite],
     ) -> Result<Commit, Error> {
         if staged.is_empty() {
-            self.commit_alone(write).await
+            self.commit_one(write).await
         } else {
             self.commit_together(write, staged).await
         }
