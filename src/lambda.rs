@@ -27,6 +27,8 @@ pub(crate) async fn serve(worker: Worker, queue: SqsQueue) -> Result<(), BoxErro
     let queue = Arc::new(queue);
     let relay = Relay::of(&worker, queue.clone());
     let (worker, queue, relay) = (&worker, queue.as_ref(), relay.as_ref());
+    // Before the first question for work, time costs no message anything.
+    worker.warm_up().await;
     let answer = move |event: Box<RawValue>, hard| answered(worker, queue, relay, event, hard);
     lambda::serve(answer).await
 }
