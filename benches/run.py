@@ -38,6 +38,9 @@ from lab.store import Dynoxide  # noqa: E402
 FULL = [(1, 40, 9), (10, 10, 9), (100, 3, 7), (1_000, 1, 5), (10_000, 1, 3)]
 QUICK = [(1, 2, 2), (10, 1, 2), (100, 1, 1)]
 
+# What stands between them in the README comes from here.
+BEGIN, END = "<!-- written by `make bench-docs` -->", "<!-- until here -->"
+
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -72,6 +75,7 @@ def main():
         kept.mkdir(parents=True, exist_ok=True)
         for name in ("report.md", "report.json", "cpu.svg", "wall.svg", "latency.svg", "cost.svg"):
             shutil.copy(folder / name, kept)
+        told_in_readme(report.summary(results))
     print(f"\n{report.verdicts(results)}\n\n{folder.relative_to(ROOT)}/report.md")
     is_missed = any(row.verdict != "meets" for row in targets(results))
     return 1 if arguments.strict and is_missed else 0
@@ -130,6 +134,13 @@ def written(folder, results, about):
         return  # what draws them is installed with Powertools
     plots = ROOT / "benches/lab/plots.py"
     subprocess.run([folder / "python/bin/python", plots, folder / "report.json", folder], check=True, timeout=120)
+
+
+def told_in_readme(summary):
+    readme = ROOT / "README.md"
+    before, marked = readme.read_text().split(BEGIN)
+    _, after = marked.split(END)
+    readme.write_text(f"{before}{BEGIN}\n\n{summary}\n\n{END}{after}")
 
 
 def processor():

@@ -106,7 +106,7 @@ class Run:
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
         for feature in ("", "producer", "dynamodb", "sqlite", "redis", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
-                        "lambda", "worker", "test-util"):
+                        "lambda", "worker", "test-util", "bench"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
                 "-D", "warnings", minutes=10,
@@ -153,6 +153,10 @@ class Run:
         build = ("cargo", "lambda", "build", "--locked", "--release", "--no-default-features", "--features", "worker")
         self.call(*build, "--bin", "worker", minutes=25)
         self.call(*build, "--example", "field_worker", minutes=25)
+
+    def bench(self):
+        """The bench, in a few samples"""
+        self.call(str(VENV / "python"), "benches/run.py", "--quick", minutes=10)
 
     def e2e(self):
         """End to end"""
@@ -254,7 +258,7 @@ class Watchdog:
 
 # Cheap ones first. A step that needs another is not run when that one failed.
 STEPS = [
-    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "conformance", "doc", "build", "e2e",
+    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "conformance", "doc", "bench", "build", "e2e",
     "cases", "mutants",
 ]
 NEEDS = {

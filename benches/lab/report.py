@@ -153,8 +153,17 @@ def cost(results):
 
 def summary(results):
     """The few numbers for the README."""
-    rows = [
-        (name, *(results.shown("cpu", "cpu_ms", name, 10, kind) for kind in ("fresh", "duplicate")))
-        for name in results.contenders("cpu")
-    ]
-    return table(("batch of ten, ms of processor time per message", "fresh", "duplicate"), rows)
+    bills = per_million(results.median)
+
+    def row(name):
+        cpu = [results.median("cpu", "cpu_ms", name, 10, kind) for kind in ("fresh", "duplicate")]
+        requests = results.median("traffic", "requests", name, 10, "fresh")
+        wall = results.median("latency", "wall_ms", name, 10, "fresh")
+        dollars = sum(bills[name].values())
+        return (name, *(f"{ms:.3f}" for ms in cpu), f"{requests:.1f}", f"{wall:.0f} ms", f"${dollars:.2f}")
+
+    head = (
+        "batches of ten", "CPU a fresh message, ms", "CPU a duplicate, ms", "requests a message",
+        "batch, with 5 ms a request", "a million messages",
+    )
+    return table(head, [row(name) for name in results.contenders("cpu")])

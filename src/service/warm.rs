@@ -41,3 +41,46 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::handler::Router;
+    use crate::protocol::Timestamp;
+    use crate::runtime::Clock;
+    use crate::store::{MemoryStore, Store};
+    use crate::test_util::{Fault, FaultStore, SeededEntropy, VirtualClock};
+
+    /// How long it took, with what the store did, and how often the store was asked.
+    async fn warmed(fault: Fault) -> (Duration, usize, Arc<MemoryStore>) {
+        let clock = Arc::new(VirtualClock::new(Timestamp::from_millis(1_796_000_000_000)));
+        let memory = Arc::new(MemoryStore::new());
+        let store = Arc::new(FaultStore::new(memory.clone(), [fault]));
+        let worker = Worker::builder(store.clone())
+            .clock(clock.clone())
+            .entropy(Arc::new(SeededEntropy::new(7, 0.5)))
+            .build(Router::new())
+            .unwrap();
+        let begun = clock.now();
+        worker.warm_up().await;
+        (clock.now().since(begun), store.commits(), memory)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_store_is_asked_once_and_nothing_is_left_there() {
+        let (took, asked, memory) = warmed(Fault::None).await;
+        assert_eq!((took, asked), (Duration::ZERO, 1));
+        let written = RecordId::new("default", JOB, &IdempotencyKey::new("claim-7").unwrap());
+        assert_eq!(memory.load(&written).await.unwrap(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_is_out_holds_the_start_up_for_no_longer_than_said() {
+        for fault in [Fault::LoseRequest, Fault::Refuse] {
+            assert_eq!(warmed(fault).await.0, Duration::ZERO);
+        }
+        assert_eq!(warmed(Fault::Hang).await.0, PATIENCE);
+    }
+}
