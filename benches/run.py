@@ -104,7 +104,7 @@ def measured(arguments, binaries, powertools, home):
         found = []
         with measure.running(everybody, store, warm=1 if quick else 10) as sessions:
             for size in (1 << 10, 64 << 10, 1 << 20):
-                found += measure.per_message(sessions, [(5, 1, 1 if quick else 7)], size, size=size)
+                found += measure.per_message(sessions, [(5, 1, 1 if quick else 7)], size)
         return found
 
     step("starts", lambda store: measure.starts(

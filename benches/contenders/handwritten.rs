@@ -59,9 +59,14 @@ struct Failure {
     item_identifier: String,
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
-    match serve().await {
+/// On `#[tokio::main]`, as everybody's is; or, with ONE_THREAD, on the runtime of this crate's worker, to
+/// tell how much of a difference that alone makes.
+fn main() -> ExitCode {
+    let runtime = match env::var_os("ONE_THREAD") {
+        Some(_) => onlyonce::runtime::executor(),
+        None => tokio::runtime::Builder::new_multi_thread().enable_all().build(),
+    };
+    match runtime.map_err(BoxError::from).and_then(|runtime| runtime.block_on(serve())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

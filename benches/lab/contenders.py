@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "benches/contenders"
 HOME = ROOT / "target/bench"
 
-OURS, HAND = "onlyonce", "hand-written"
+OURS, HAND, HAND_ONE = "onlyonce", "hand-written", "hand-written, one thread"
 PYTHON, TYPESCRIPT = "Powertools Python", "Powertools TypeScript"
 
 
@@ -22,9 +22,10 @@ class Contender:
     key: str  # its table's partition key
     most: int  # the largest batch that it is given: more would take minutes, and tell nothing new
     cwd: Path | None = None
+    more: tuple = ()  # of its environment
 
     def env(self, endpoint, table):
-        return {"AWS_ENDPOINT_URL": endpoint, "TABLE": table, "ONLYONCE_STORE": f"dynamodb://{table}"}
+        return {"AWS_ENDPOINT_URL": endpoint, "TABLE": table, "ONLYONCE_STORE": f"dynamodb://{table}", **dict(self.more)}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def rust(binaries):
     return [
         Contender(OURS, (binaries.ours,), "pk", 10_000),
         Contender(HAND, (binaries.hand,), "pk", 10_000),
+        Contender(HAND_ONE, (binaries.hand,), "pk", 10_000, more=(("ONE_THREAD", "1"),)),
     ]
 
 

@@ -39,7 +39,7 @@ def succeed(runtime, payload):
     return answer
 
 
-def per_message(sessions, plan, size=0, **also):
+def per_message(sessions, plan, size=0):
     """Processor and wall time of batches, the contenders taking turns; each then gets them again."""
     samples = []
     for batch, invocations, rounds in plan:
@@ -53,7 +53,7 @@ def per_message(sessions, plan, size=0, **also):
                     wall = sum(succeed(runtime, payload).seconds for payload in events)
                     messages = batch * invocations
                     samples.append({
-                        "contender": contender.name, "batch": batch, "kind": kind, **also,
+                        "contender": contender.name, "batch": batch, "kind": kind, "size": size,
                         "cpu_ms": (runtime.cpu() - before) * 1000 / messages, "wall_ms": wall * 1000 / messages,
                     })
     return samples

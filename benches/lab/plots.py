@@ -13,7 +13,7 @@ matplotlib.rcParams.update({"svg.hashsalt": "onlyonce", "svg.fonttype": "none", 
 import matplotlib.pyplot as plt  # noqa: E402
 
 COLORS = {
-    "onlyonce": "#1b7837", "hand-written": "#5e6a71", "Powertools TypeScript": "#2166ac", "Powertools Python": "#d6961f",
+    "onlyonce": "#1b7837", "hand-written": "#5e6a71", "hand-written, one thread": "#a6b0b6", "Powertools TypeScript": "#2166ac", "Powertools Python": "#d6961f",
     "durable functions, at least": "#b2182b",
 }
 

@@ -1,6 +1,6 @@
 """What it would cost, computed: prices of us-east-1, on demand, without a free tier."""
 
-from .contenders import HAND, OURS, PYTHON, TYPESCRIPT
+from .contenders import HAND, HAND_ONE, OURS, PYTHON, TYPESCRIPT
 
 # Dollars a million. AWS's price pages, as noted in 2026.
 WRITE_UNITS, READ_UNITS = 0.625, 0.125
@@ -34,7 +34,7 @@ def per_million(median):
     """Contender -> dollars a million messages by part. `median` answers a sample's median."""
     shared = {"SQS": SQS_REQUESTS * (1 + 2 / BATCH), "Lambda requests": LAMBDA_REQUESTS / BATCH}
     table = {}
-    for contender in (OURS, HAND, TYPESCRIPT, PYTHON):
+    for contender in (OURS, HAND, HAND_ONE, TYPESCRIPT, PYTHON):
         cpu = median("cpu", "cpu_ms", contender, BATCH, "fresh")
         wall = median("latency", "wall_ms", contender, BATCH, "fresh")
         if cpu is None or wall is None:

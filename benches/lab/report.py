@@ -11,9 +11,10 @@ its answer's last. A number is the median, in brackets the lowest and the highes
 `report.json`.
 
 - **onlyonce** is this crate's Lambda front, service and store with a job in Rust that does nothing
-  (`benches/contenders/onlyonce.rs`): an effect would be the larger part. It logs its line per message and writes its metrics as it does by default.
+  (`benches/contenders/onlyonce.rs`): an effect would be the larger part. It logs as it does by default, a line per message.
 - **hand-written** makes the two calls that one would write by hand, with the same client settings and as many
-  messages at once, and nothing else (`benches/contenders/handwritten.rs`): no leases, no fencing, no log.
+  messages at once, and nothing else (`benches/contenders/handwritten.rs`): no leases, no fencing, no log. It runs on
+  `#[tokio::main]`, as handlers do, and once more on **one thread**, which this crate's worker has in Lambda.
 - **Powertools** are idempotency with batches as their documentation has it; TypeScript's takes all messages of a
   batch at once, Python's one after another. AWS's runtime clients need a compiler to install: a loop of a few lines
   stands for them.

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use onlyonce::BoxError;
 use onlyonce::config::Settings;
 use onlyonce::handler::Router;
+use onlyonce::runtime::executor;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     onlyonce::telemetry::init();
-    match start().await {
+    match executor().map_err(BoxError::from).and_then(|executor| executor.block_on(start())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the worker cannot start");
