@@ -94,6 +94,10 @@ async fn serve() -> Result<(), BoxError> {
     .await
 }
 
+#[allow(
+    clippy::disallowed_methods,
+    reason = "written by hand, it has no clock that a test could set"
+)]
 async fn once(client: &Client, table: &str, message: &Message) -> Result<(), BoxError> {
     let attribute = message.message_attributes.get("idempotency-key");
     let key = attribute.and_then(|found| found.string_value.clone()).ok_or("no key")?;

@@ -29,7 +29,7 @@ def main(report, folder):
 
 def lines(samples, field, label, path, ideal=None):
     """One panel for each kind, one line for each contender: medians, and bars from lowest to highest."""
-    figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), sharey=True)
+    figure, panels = plt.subplots(1, 2, figsize=(8, 3.6), sharey=True, layout="constrained")
     for panel, kind in zip(panels, ("fresh", "duplicate")):
         for contender in dict.fromkeys(sample["contender"] for sample in samples):
             points = grouped([s for s in samples if (s["contender"], s["kind"]) == (contender, kind)], field)
@@ -50,7 +50,7 @@ def lines(samples, field, label, path, ideal=None):
         panel.set(xscale="log", yscale="log", title=kind, xlabel="messages in the batch")
         panel.grid(True, which="major", alpha=0.3)
     panels[0].set_ylabel(label)
-    panels[1].legend(frameon=False, fontsize=8)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     save(figure, path)
 
 
@@ -60,7 +60,7 @@ def grouped(samples, field):
 
 
 def bars(cost, path):
-    figure, panel = plt.subplots(figsize=(8, 2.6))
+    figure, panel = plt.subplots(figsize=(8, 2.6), layout="constrained")
     parts = list(dict.fromkeys(part for bill in cost.values() for part in bill))
     shades = dict(zip(parts, plt.get_cmap("tab10").colors))
     names = list(cost)[::-1]
@@ -75,7 +75,6 @@ def bars(cost, path):
 
 
 def save(figure, path):
-    figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
