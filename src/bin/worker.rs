@@ -8,8 +8,18 @@ use onlyonce::handler::Router;
 use onlyonce::runtime::executor;
 
 fn main() -> ExitCode {
+    match executor() {
+        Ok(executor) => executor.block_on(run()),
+        Err(error) => {
+            eprintln!("the worker cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> ExitCode {
     onlyonce::telemetry::init();
-    match executor().map_err(BoxError::from).and_then(|executor| executor.block_on(start())) {
+    match start().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the worker cannot start");

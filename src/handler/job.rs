@@ -20,6 +20,8 @@ pub(crate) struct Policy {
     pub retention: Retention,
     pub timeout: Option<Duration>,
     pub is_fused: bool,
+    /// Whether it writes rows whatever its payload: nothing for a store that has none.
+    pub stages_rows: bool,
 }
 
 /// A named job.
@@ -101,6 +103,12 @@ impl Job {
     #[must_use]
     pub fn fused(mut self) -> Self {
         self.policy.is_fused = true;
+        self
+    }
+
+    #[cfg(feature = "jobs-file")]
+    pub(crate) fn stages_rows(mut self) -> Self {
+        self.policy.stages_rows = true;
         self
     }
 

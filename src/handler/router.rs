@@ -62,6 +62,11 @@ impl Router {
         self.twice.as_deref()
     }
 
+    /// A job that writes rows.
+    pub(crate) fn staging_rows(&self) -> Option<&str> {
+        self.jobs.values().find(|job| job.policy.stages_rows).map(|job| job.name.as_str())
+    }
+
     pub(crate) fn map(mut self, change: impl Fn(Job) -> Job) -> Self {
         self.jobs = self.jobs.into_iter().map(|(name, job)| (name, change(job))).collect();
         self

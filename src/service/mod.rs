@@ -11,7 +11,7 @@ mod stopping;
 mod warm;
 mod worker;
 
-pub(crate) use attempt::short;
+pub(crate) use attempt::{Around, short};
 pub(crate) use commits::{Commits, Settled};
 pub use outcome::{Cause, Disposition, Ending, Outcome};
 pub(crate) use renewal::Hidden;

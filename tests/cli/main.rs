@@ -24,6 +24,8 @@ mod redis;
 mod send;
 #[path = "../servers/postgres.rs"]
 mod server;
+mod telling;
+mod transcript;
 mod verbs;
 
 use std::ffi::OsStr;

@@ -15,7 +15,7 @@ use async_trait::async_trait;
 
 use self::link::Link;
 use self::staged::Step;
-use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Expect, Record, RecordId, SCHEMA_VERSION, Status};
 
@@ -74,8 +74,10 @@ const MAX_PAGE: usize = 500;
 
 const COMMIT_TEXT: &str = include_str!("commit.lua");
 const SCAN_TEXT: &str = include_str!("scan.lua");
+const WALK_TEXT: &str = include_str!("walk.lua");
 static COMMIT: LazyLock<Script> = LazyLock::new(|| Script::new(COMMIT_TEXT));
 static SCAN: LazyLock<Script> = LazyLock::new(|| Script::new(SCAN_TEXT));
+static WALK: LazyLock<Script> = LazyLock::new(|| Script::new(WALK_TEXT));
 
 const PARKED: [Status; 3] = [Status::Released, Status::Failed, Status::Unknown];
 
@@ -107,7 +109,7 @@ impl RedisStore {
     /// Sees that the server answers, takes the scripts, and keeps what it is given. What may lose
     /// records is answered, a line each.
     pub async fn check(&self) -> Result<Vec<String>, Error> {
-        for text in [COMMIT_TEXT, SCAN_TEXT] {
+        for text in [COMMIT_TEXT, SCAN_TEXT, WALK_TEXT] {
             let mut load = cmd("SCRIPT");
             load.arg("LOAD").arg(text);
             self.link.send("check", &load).await?;
@@ -214,6 +216,14 @@ impl Store for RedisStore {
             call.arg(cursor.updated_at.millis()).arg(cursor.id.as_str());
         }
         answer::page(self.link.run("scan", &call).await?)
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        // The key says which shard of a cluster is meant.
+        let mut call = WALK.key(index_key(Status::Failed));
+        call.arg(format!("{PREFIX}record:")).arg(after.as_deref().unwrap_or("0"));
+        call.arg(limit.clamp(1, MAX_PAGE));
+        answer::walk(self.link.run("walk", &call).await?)
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
