@@ -95,7 +95,7 @@ def latency(contenders, store, delay, batches, rounds):
         table = store.table()
         for batch in batches:
             for _ in range(rounds):
-                ideal = 2 * round_trip(relay.port, table, times=7)
+                ideal, writing = (2 * round_trip(relay.port, table, writes) for writes in (0, batch))
                 for contender, runtime in sessions:
                     if batch > min(contender.most, 100) and contender.key != "pk":
                         continue
@@ -104,7 +104,7 @@ def latency(contenders, store, delay, batches, rounds):
                         wall = succeed(runtime, payload).seconds
                         samples.append({
                             "contender": contender.name, "batch": batch, "kind": kind,
-                            "wall_ms": wall * 1000, "ideal_ms": ideal * 1000,
+                            "wall_ms": wall * 1000, "ideal_ms": ideal * 1000, "writing_ms": writing * 1000,
                         })
     return samples
 

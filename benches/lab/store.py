@@ -106,27 +106,33 @@ def units(operation, asked, answered):
     return 0, sum(table["CapacityUnits"] for table in (consumed if isinstance(consumed, list) else [consumed]))
 
 
-def round_trip(port, table, times=31):
-    """The median seconds of one bare request for an item that is not there, on an open connection."""
+def round_trip(port, table, writes=0, times=7):
+    """The median seconds of one bare request on an open connection: for an item that is not there, or
+    with so many writes, at most as many as fit into one."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
+    operation = "BatchExecuteStatement" if writes else "GetItem"
     headers = {
-        "X-Amz-Target": "DynamoDB_20120810.GetItem",
+        "X-Amz-Target": f"DynamoDB_20120810.{operation}",
         "Content-Type": "application/x-amz-json-1.0",
         "X-Amz-Date": "20260101T000000Z",
         "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/dynamodb/aws4_request, "
         "SignedHeaders=host, Signature=0",
     }
-    body = json.dumps({"TableName": table, "Key": {"pk": {"S": "none"}}, "ConsistentRead": True})
+    insert = f"INSERT INTO \"{table}\" VALUE {{'pk': ?, 'note': ?}}"
     taken = []
     try:
         for _ in range(times):
+            body = {"TableName": table, "Key": {"pk": {"S": "none"}}, "ConsistentRead": True}
+            if writes:
+                items = [[{"S": uuid.uuid4().hex}, {"S": "x" * 400}] for _ in range(min(writes, 25))]
+                body = {"Statements": [{"Statement": insert, "Parameters": item} for item in items]}
             begun = time.perf_counter()
-            connection.request("POST", "/", body, headers)
+            connection.request("POST", "/", json.dumps(body), headers)
             answer = connection.getresponse()
-            answer.read()
+            told = answer.read()
             taken.append(time.perf_counter() - begun)
-            if answer.status != 200:
-                raise RuntimeError(f"the store answers {answer.status}")
+            if answer.status != 200 or b'"Error"' in told:
+                raise RuntimeError(f"the store answers {answer.status}: {told[:200]}")
     finally:
         connection.close()
     return sorted(taken)[times // 2]
