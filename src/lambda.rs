@@ -40,6 +40,8 @@ pub(crate) async fn serve(worker: Worker, queue: SqsQueue, teller: Teller) -> Re
     let queue = Arc::new(queue);
     let relay = Relay::of(&worker, queue.clone()).map(Arc::new);
     let teller = Arc::new(teller);
+    // Before the first question for work, time costs no message anything.
+    worker.warm_up().await;
     let answer = move |event: Box<RawValue>, hard| {
         let (worker, queue, relay) = (worker.clone(), queue.clone(), relay.clone());
         let teller = teller.clone();

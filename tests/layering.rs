@@ -51,6 +51,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "context",
             "telemetry",
             "service",
+            "test_util",
         ],
     ),
     ("producer", &["protocol", "runtime", "rules", "sdk", "producer"]),

@@ -110,7 +110,7 @@ class Run:
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
         for feature in ("", "producer", "dynamodb", "sqlite", "redis", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
-                        "lambda", "worker", "worker,otel", "otel", "test-util"):
+                        "lambda", "worker", "worker,otel", "otel", "test-util", "bench"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
                 "-D", "warnings", minutes=10,
@@ -172,6 +172,10 @@ class Run:
         self.call(*build, "--example", "field_worker", minutes=25)
         # The command, for the tests of what its verbs ask AWS for.
         self.call("cargo", "build", "--locked", "--bin", "onlyonce", minutes=15)
+
+    def bench(self):
+        """The bench, in a few samples"""
+        self.call(str(VENV / "python"), "benches/run.py", "--quick", minutes=10)
 
     def e2e(self):
         """End to end"""
@@ -273,7 +277,7 @@ class Watchdog:
 
 # Cheap ones first. A step that needs another is not run when that one failed.
 STEPS = [
-    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "conformance", "doc", "build", "e2e",
+    "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "conformance", "doc", "bench", "build", "e2e",
     "cases", "mutants",
 ]
 NEEDS = {

@@ -5,9 +5,19 @@ use std::process::ExitCode;
 use onlyonce::BoxError;
 use onlyonce::config::Settings;
 use onlyonce::handler::Router;
+use onlyonce::runtime::executor;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
+    match executor() {
+        Ok(executor) => executor.block_on(run()),
+        Err(error) => {
+            eprintln!("the worker cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> ExitCode {
     onlyonce::telemetry::init();
     match start().await {
         Ok(()) => ExitCode::SUCCESS,

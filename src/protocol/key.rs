@@ -63,11 +63,11 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    use fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
+    // By the formatter it took a twentieth of a message's time.
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let mut out = String::with_capacity(bytes.len() * 2);
+    out.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
+    out
 }
 
 /// Tells the attempts at a record apart, in 24 characters of lower-case base32.

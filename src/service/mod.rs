@@ -7,6 +7,8 @@ mod outcome;
 mod renewal;
 mod run;
 mod stopping;
+#[cfg(feature = "lambda")]
+mod warm;
 mod worker;
 
 pub(crate) use attempt::{Around, short};

@@ -4,6 +4,8 @@ import os
 import subprocess
 
 import pytest
+from harness.deployment import TABLE
+from harness.runtime_api import Runtime
 
 JOB = """\
 [job."charge"]
@@ -76,3 +78,25 @@ def start(binary, home, **env):
         },
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def test_the_store_is_reached_before_there_is_work_and_nothing_is_left_there(aws, worker_binary, jobs, proxy, tmp_path, case):
+    (tmp_path / "jobs.toml").write_text(jobs)
+    table = f"start-{case}"
+    aws.dynamodb.create_table(TableName=table, **TABLE)
+    env = {"AWS_ENDPOINT_URL": proxy.url, "ONLYONCE_STORE": f"dynamodb://{table}", "CHARGES_TOKEN": "t"}
+    try:
+        with Runtime(worker_binary, env, cwd=tmp_path) as worker:
+            worker.wait_ready()
+            assert proxy.calls() == {"UpdateItem": 1}
+            assert aws.dynamodb.scan(TableName=table)["Items"] == []
+    finally:
+        aws.dynamodb.delete_table(TableName=table)
+
+
+def test_a_store_that_is_not_there_is_told_and_work_is_asked_for_all_the_same(worker_binary, jobs, tmp_path):
+    (tmp_path / "jobs.toml").write_text(jobs)
+    env = {"ONLYONCE_STORE": "dynamodb://no-such-table", "CHARGES_TOKEN": "t"}
+    with (tmp_path / "log").open("wb") as log, Runtime(worker_binary, env, cwd=tmp_path, log=log) as worker:
+        worker.wait_ready()
+    assert "onlyonce setup" in (tmp_path / "log").read_text()
