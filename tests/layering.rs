@@ -42,11 +42,19 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "config",
         ],
     ),
+    // A job and a store of its own, for a worker that is started with its switch.
+    (
+        "drill",
+        &[
+            "protocol", "runtime", "error", "rules", "store", "handler", "context", "config",
+            "sdk", "drill",
+        ],
+    ),
     (
         "ops",
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "front", "producer", "local", "sdk", "payload", "ops",
+            "front", "producer", "local", "sdk", "payload", "drill", "ops",
         ],
     ),
     ("outbox", &["protocol", "runtime", "error", "store"]),
@@ -74,6 +82,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "serve",
         &[
             "config",
+            "drill",
             "runtime",
             "error",
             "front",
@@ -97,6 +106,7 @@ const NAMES_AWS: &[&str] = &[
     "store/dynamodb/",
     "front/",
     "producer/",
+    "drill/",
     "ops/",
     "bin/",
 ];

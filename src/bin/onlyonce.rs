@@ -12,7 +12,7 @@ use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, Desk, DlqArguments, OperateVerb, Queues, RecordView, SendPlan, instant};
+use onlyonce::ops::{self, Desk, DlqArguments, DrillArguments, OperateVerb, Queues, RecordView, SendPlan, instant};
 use onlyonce::producer::Producer;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::runtime::SystemClock;
@@ -95,6 +95,8 @@ enum Verb {
     Operate(OperateVerb),
     /// The dead-letter queue: what is in it and why, and bringing it back.
     Dlq(DlqArguments),
+    /// Play a queue's worst days (copies, kills, lost answers, redrives) and judge what came of them.
+    Drill(DrillArguments),
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -166,6 +168,17 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
             inspect(&settings, &id, is_json).await
         }
         Verb::List { status, limit } => list(&settings, status.into(), limit, is_json).await,
+        Verb::Drill(arguments) if arguments.is_worker() => {
+            DrillArguments::end_with_the_drill();
+            onlyonce::serve(Router::new()).await.map(|()| ExitCode::SUCCESS)
+        }
+        Verb::Drill(arguments) => {
+            let table = match settings.store {
+                StoreSetting::DynamoDb { table } => Some(table),
+                _ => None,
+            };
+            Box::pin(arguments.run(table, settings.dlq_url, is_json)).await
+        }
         Verb::Operate(verb) => {
             let url = settings.queue_url.clone();
             let queue = async |given: Option<String>| {

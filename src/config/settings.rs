@@ -25,6 +25,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// `ONLYONCE_HEALTH`: where a worker that polls says how it is.
     pub health: Option<SocketAddr>,
+    /// `ONLYONCE_DRILL`: whether this worker plays crashes, for `onlyonce drill`.
+    pub drill: bool,
 }
 
 /// Where records live.
@@ -124,6 +126,16 @@ impl Settings {
                 )));
             }
         };
+        let drill = match get("ONLYONCE_DRILL")?.as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(other) => {
+                return Err(fault(format!(
+                    "ONLYONCE_DRILL is {other:?}; give 1 where a worker is to play crashes for \
+                     `onlyonce drill`, or unset it"
+                )));
+            }
+        };
         let jobs = match get("ONLYONCE_JOBS")? {
             Some(path) => PathBuf::from(path),
             None => {
@@ -141,6 +153,7 @@ impl Settings {
             relay,
             concurrency,
             health: health.transpose()?,
+            drill,
         })
     }
 }
@@ -244,6 +257,7 @@ mod tests {
             "ONLYONCE_DLQ_URL",
             "ONLYONCE_RELAY",
             "ONLYONCE_CONCURRENCY",
+            "ONLYONCE_DRILL",
         ] {
             let error = read(&[(name, " ")]).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");
@@ -277,6 +291,8 @@ mod tests {
         let error = read(&[("ONLYONCE_STORE", "mysql://x")]).unwrap_err().to_string();
         assert!(error.contains("dynamodb://TABLE"), "{error}");
         assert!(read(&[("ONLYONCE_CONCURRENCY", "0")]).is_err());
+        let error = read(&[("ONLYONCE_DRILL", "yes")]).unwrap_err().to_string();
+        assert!(error.contains("ONLYONCE_DRILL") && error.contains("give 1"), "{error}");
         let error = read(&[("ONLYONCE_RELAY", "yes")]).unwrap_err().to_string();
         assert!(error.contains("only"), "{error}");
     }

@@ -3,6 +3,7 @@
 
 pub mod dev;
 mod dlq;
+mod drill;
 mod import;
 mod inspect;
 mod lines;
@@ -14,6 +15,7 @@ mod timeline;
 mod view;
 
 pub use dlq::{DlqArguments, Queues};
+pub use drill::DrillArguments;
 pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::{inspect, list};
 pub use lines::read_lines;

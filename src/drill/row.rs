@@ -1,0 +1,44 @@
+//! A line of the ledger: what one worker did with one key, and when.
+
+use serde::{Deserialize, Serialize};
+
+use super::scenario::{Point, Write};
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// A claim was written: a first one, or a take-over.
+    Claimed { token: u64, attempt: u32, lease_until: u64 },
+    /// A message came, and its record was there already, in this status.
+    Met { status: String },
+    /// The claim was renewed.
+    Renewed { token: u64, lease_until: u64 },
+    /// The effect was called. Every call is put down before it is made.
+    Called { token: u64, key: String, request: String },
+    /// The provider has answered; whether it did anything, or knew the key.
+    Answered { token: u64, is_first: bool },
+    /// The end of an attempt was written.
+    Settled { token: u64, status: String },
+    /// The end of an attempt was refused: the claim is another's.
+    Refused { token: u64 },
+    /// The worker is about to die here.
+    Crash { at: Point },
+    /// The answer to a write that landed is about to be lost.
+    AnswerLost { to: Write },
+    /// The worker stands still, its completion not yet sent.
+    Stalled { token: u64 },
+    /// It goes on, and sends it.
+    WentOn { token: u64 },
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    /// When, in milliseconds, by the worker's clock.
+    pub at: u64,
+    /// The process.
+    pub worker: String,
+    #[serde(flatten)]
+    pub event: Event,
+}
