@@ -139,30 +139,61 @@ impl PlayedStore {
         Some(Error::new(ErrorKind::StoreUnavailable, "commit").with_detail(detail))
     }
 
-    /// Stands still as a process does that is paused: nothing of this attempt goes on meanwhile, its
-    /// time limits included.
-    async fn stand_still(&self, id: &RecordId, key: &DrillKey, token: u64) {
-        let first = self.playing.ledger.first(key, "stalled").await;
-        let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        if !matches!(first, Ok(true)) || !has_threads {
-            return;
-        }
-        self.playing.note(key, Event::Stalled { token }).await;
+    /// Stands still as a process does that is paused, and then sends its write all the same: nothing
+    /// of this attempt goes on meanwhile, and no time limit of its own can call the write off.
+    fn paused(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+        key: &DrillKey,
+        token: u64,
+    ) -> Result<Commit, Error> {
         let clock = self.playing.clock;
         let until = clock.now() + STANDS_STILL;
         block_in_place(|| {
             Handle::current().block_on(async {
+                self.playing.note(key, Event::Stalled { token }).await;
                 // Until another has taken over and is done.
                 while clock.now() < until {
-                    let record = self.inner.load(id).await.ok().flatten();
+                    let record = self.inner.load(&write.id).await.ok().flatten();
                     if record.is_some_and(|record| record.token.0 > token && is_over(&record)) {
                         break;
                     }
                     clock.sleep_until(clock.now() + LOOKS_EVERY).await;
                 }
-            });
-        });
-        self.playing.note(key, Event::WentOn { token }).await;
+                self.playing.note(key, Event::WentOn { token }).await;
+                self.send(write, staged).await
+            })
+        })
+    }
+
+    /// Whether it is to stand still before this write, and has not yet.
+    async fn stands_still(&self, key: &DrillKey, step: &Step) -> bool {
+        let is_it = key.scenario.stalls() && matches!(step, Step::End(Status::Completed));
+        let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
+        is_it && has_threads && matches!(self.playing.ledger.first(key, "stalled").await, Ok(true))
+    }
+
+    /// Sends a write, and puts down what came of it.
+    async fn send(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error> {
+        let step = step(write);
+        let known = self.known(&write.id);
+        let token = self.token(&write.id, &write.expect);
+        let commit = self.inner.commit(write, staged).await?;
+        match (&commit, known) {
+            (Commit::Applied, Some(known)) => {
+                if let Some(lost) = self.landed(&write.id, &known, step, token).await {
+                    return Err(lost);
+                }
+            }
+            (Commit::Conflict(Some(record)), _) => self.refused(write, record, &step).await,
+            _ => {}
+        }
+        Ok(commit)
     }
 }
 
@@ -216,28 +247,16 @@ impl Store for PlayedStore {
         write: &ConditionalWrite,
         staged: &[StagedWrite],
     ) -> Result<Commit, Error> {
-        let step = step(write);
         if let Change::Create(record) = &write.change {
             self.learn(record);
         }
-        let known = self.known(&write.id);
-        let token = self.token(&write.id, &write.expect);
-        if let (Some(Known { key, .. }), Step::End(Status::Completed)) = (&known, &step)
-            && key.scenario.stalls()
+        if let Some(Known { key, .. }) = self.known(&write.id)
+            && self.stands_still(&key, &step(write)).await
         {
-            self.stand_still(&write.id, key, token).await;
+            let token = self.token(&write.id, &write.expect);
+            return self.paused(write, staged, &key, token);
         }
-        let commit = self.inner.commit(write, staged).await?;
-        match (&commit, known) {
-            (Commit::Applied, Some(known)) => {
-                if let Some(lost) = self.landed(&write.id, &known, step, token).await {
-                    return Err(lost);
-                }
-            }
-            (Commit::Conflict(Some(record)), _) => self.refused(write, record, &step).await,
-            _ => {}
-        }
-        Ok(commit)
+        self.send(write, staged).await
     }
 
     async fn scan(

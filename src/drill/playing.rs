@@ -53,7 +53,7 @@ impl Playing {
                 return;
             }
         }
-        self.note(key, Event::Crash { at }).await;
+        self.note(key, Event::Crash { point: at }).await;
         tracing::warn!(scenario = key.scenario.as_str(), "this worker ends here: it is the drill");
         abort();
     }

@@ -41,19 +41,27 @@ impl Reading<'_> {
         let mut kept: HashMap<DrillKey, Kept> =
             keys.iter().map(|key| (key.clone(), Kept::default())).collect();
         let mut open: Vec<&DrillKey> = keys.iter().collect();
-        let mut from = 0;
+        let (mut from, mut unreadable) = (0, 0);
         while !open.is_empty() && from < MOST_ROWS {
             let pks = |key: &&DrillKey| (from..from + ROWS).map(|n| row_pk(key, n)).collect::<Vec<_>>();
             let found = self.items(open.iter().flat_map(pks).collect()).await?;
             open.retain(|key| {
                 let rows = (from..from + ROWS).map_while(|n| found.get(&row_pk(key, n)));
-                let rows: Vec<Row> = rows.filter_map(row).collect();
+                let rows: Vec<Option<Row>> = rows.map(row).collect();
                 let is_all = rows.len() < ROWS;
+                unreadable += rows.iter().filter(|row| row.is_none()).count();
                 if let Some(kept) = kept.get_mut(key) {
-                    kept.rows.extend(rows);
+                    kept.rows.extend(rows.into_iter().flatten());
                 }
                 !is_all
             });
+            // What is not understood is not left out.
+            if unreadable > 0 {
+                return Err(Error::new(ErrorKind::Record, "read the ledger").with_detail(format!(
+                    "{unreadable} rows are not understood: the worker is of another version than \
+                     this command"
+                )));
+            }
             from += ROWS;
         }
         let mut accepted = Vec::new();

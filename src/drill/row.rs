@@ -23,7 +23,7 @@ pub(crate) enum Event {
     /// The end of an attempt was refused: the claim is another's.
     Refused { token: u64 },
     /// The worker is about to die here.
-    Crash { at: Point },
+    Crash { point: Point },
     /// The answer to a write that landed is about to be lost.
     AnswerLost { to: Write },
     /// The worker stands still, its completion not yet sent.
@@ -41,4 +41,31 @@ pub(crate) struct Row {
     pub worker: String,
     #[serde(flatten)]
     pub event: Event,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_read_back_as_it_was_put_down() {
+        let text = || "completed".to_owned();
+        for event in [
+            Event::Claimed { token: 2, attempt: 1, lease_until: 9 },
+            Event::Met { status: text() },
+            Event::Renewed { token: 2, lease_until: 9 },
+            Event::Called { token: 1, key: "k".to_owned(), request: "1".to_owned() },
+            Event::Answered { token: 1, is_first: true },
+            Event::Settled { token: 1, status: text() },
+            Event::Refused { token: 1 },
+            Event::Crash { point: Point::AfterClaim },
+            Event::AnswerLost { to: Write::Completion },
+            Event::Stalled { token: 1 },
+            Event::WentOn { token: 1 },
+        ] {
+            let row = Row { at: 7, worker: "w".to_owned(), event };
+            let json = serde_json::to_string(&row).unwrap();
+            assert_eq!(serde_json::from_str::<Row>(&json).unwrap(), row, "{json}");
+        }
+    }
 }

@@ -51,11 +51,11 @@ impl Director<'_> {
             Scenario::TwiceAtOnce => self.send(key, &[Sent::First, Sent::Copy], A_WHILE).await?,
             Scenario::AtMostOnce => {
                 self.send(key, &[Sent::First, Sent::Copy], A_WHILE).await?;
-                self.then(key, &[Sent::Copy]).await?;
+                self.then(key, &[Sent::Copy], A_WHILE).await?;
             }
             Scenario::CopiesLater => {
                 self.send(key, &[Sent::First], 0).await?;
-                self.then(key, &[Sent::Copy, Sent::Copy, Sent::Copy]).await?;
+                self.then(key, &[Sent::Copy, Sent::Copy, Sent::Copy], 0).await?;
             }
             Scenario::Mismatch if key.n % 2 == 1 => {
                 self.send(key, &[Sent::First], A_WHILE).await?;
@@ -64,7 +64,7 @@ impl Director<'_> {
             }
             Scenario::Mismatch => {
                 self.send(key, &[Sent::First], 0).await?;
-                self.then(key, &[Sent::Other]).await?;
+                self.then(key, &[Sent::Other], 0).await?;
             }
             Scenario::LongJob => {
                 let takes = u64::try_from(self.long.as_millis()).unwrap_or(u64::MAX);
@@ -84,9 +84,14 @@ impl Director<'_> {
     }
 
     /// Sends more once a key has ended; nothing if it does not.
-    async fn then(&self, key: &DrillKey, whys: &[Sent]) -> Result<(), BoxError> {
+    async fn then(
+        &self,
+        key: &DrillKey,
+        whys: &[Sent],
+        takes_ms: u64,
+    ) -> Result<(), BoxError> {
         if self.sight.end(key).await?.is_some() {
-            self.send(key, whys, 0).await?;
+            self.send(key, whys, takes_ms).await?;
         }
         Ok(())
     }

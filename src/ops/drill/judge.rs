@@ -163,7 +163,7 @@ impl Court<'_> {
         let is = |wanted: &dyn Fn(&Event) -> bool| key.rows().iter().any(|row| wanted(&row.event));
         let missing = |what: &str| Some(format!("{what} was not seen"));
         if let Some(point) = scenario.crash()
-            && !is(&|event| matches!(event, Event::Crash { at } if *at == point))
+            && !is(&|event| matches!(event, Event::Crash { point: at } if *at == point))
         {
             return missing(match point {
                 Point::AfterClaim => "the crash after the claim",
@@ -181,7 +181,7 @@ impl Court<'_> {
             });
         }
         if scenario.stalls() && !is(&|event| matches!(event, Event::WentOn { .. })) {
-            return missing("the worker that stood still");
+            return missing("the worker that stood still and went on");
         }
         if scenario.fails() && key.sent(Sent::Redriven) == 0 {
             return missing("the redrive");
@@ -273,6 +273,9 @@ fn fenced(key: &KeyEvidence) -> Option<String> {
             _ => {}
         }
     }
+    if let Some(record) = key.record.as_ref().filter(|record| record.token.0 < highest) {
+        return Some(format!("the record's token is {}, and {highest} was given", record.token.0));
+    }
     (completions > 1).then(|| format!("{completions} completions"))
 }
 
@@ -301,7 +304,7 @@ fn first_payload(key: &KeyEvidence) -> Option<String> {
         key.sent(Sent::Other),
         key.letters.iter().filter(|cause| *cause == "mismatch").count(),
     );
-    (found < others).then(|| {
+    (found != others).then(|| {
         format!("{others} messages with another payload, and {found} of them in quarantine")
     })
 }

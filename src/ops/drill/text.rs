@@ -49,7 +49,7 @@ pub(super) fn event(event: &Event) -> String {
         Event::Answered { .. } => "the provider knew the key, and did nothing".to_owned(),
         Event::Settled { token, status } => format!("{status}, token {token}"),
         Event::Refused { token } => format!("the write of token {token} is refused: too late"),
-        Event::Crash { at } => match at {
+        Event::Crash { point } => match point {
             Point::AfterClaim => "the worker dies after the claim",
             Point::InEffect => "the worker dies in the effect",
             Point::AfterEffect => "the worker dies after the effect",
