@@ -12,7 +12,9 @@ use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
-use onlyonce::ops::{self, Desk, DlqArguments, DrillArguments, OperateVerb, Queues, RecordView, SendPlan, instant};
+use onlyonce::ops::{
+    self, Desk, DlqArguments, DrillArguments, OperateVerb, Queues, RecordView, SendPlan, instant,
+};
 use onlyonce::producer::Producer;
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::runtime::SystemClock;

@@ -47,7 +47,9 @@ pub(super) fn job(playing: Arc<Playing>) -> Job {
 
 async fn run(playing: &Playing, order: &Order, cx: &Context) -> Result<bool, HandlerError> {
     let key: DrillKey = cx.key().as_str().parse().map_err(|()| {
-        HandlerError::terminal("this is no key of the drill; send its messages with `onlyonce drill`")
+        HandlerError::terminal(
+            "this is no key of the drill; send its messages with `onlyonce drill`",
+        )
     })?;
     if key.scenario != order.scenario {
         return Err(HandlerError::terminal("its key and its payload name two scenarios"));
@@ -64,7 +66,9 @@ async fn run(playing: &Playing, order: &Order, cx: &Context) -> Result<bool, Han
     let call = Call { playing, key: &key, token: cx.token().0, request: order.amount.to_string() };
     let effect = cx.effect(EFFECT).request(order);
     match key.scenario.effect() {
-        Effect::Keyed => effect.keyed(async |effect_key| call.made(effect_key.as_str()).await).await,
+        Effect::Keyed => {
+            effect.keyed(async |effect_key| call.made(effect_key.as_str()).await).await
+        }
         Effect::AtMostOnce => effect.at_most_once(async || call.made("none").await).await,
     }
 }
@@ -80,13 +84,13 @@ impl Call<'_> {
     /// The effect, with its provider's answer: whether it did anything.
     async fn made(&self, effect_key: &str) -> Result<bool, HandlerError> {
         let Self { playing, key, token, .. } = *self;
-        let called = Event::Called {
-            token,
-            key: effect_key.to_owned(),
-            request: self.request.clone(),
-        };
+        let called =
+            Event::Called { token, key: effect_key.to_owned(), request: self.request.clone() };
         // Nothing is done that is not put down.
-        playing.put_down(key, called).await.map_err(|error| HandlerError::from(error).not_sent())?;
+        playing
+            .put_down(key, called)
+            .await
+            .map_err(|error| HandlerError::from(error).not_sent())?;
         playing.crash(key, Point::InEffect).await;
         let is_first = match key.scenario.effect() {
             Effect::Keyed => playing.ledger.accept(key, effect_key).await?,

@@ -77,8 +77,9 @@ impl Ledger {
     pub async fn is_mended(&self, key: &DrillKey) -> Result<bool, Error> {
         let got = self.client.get_item().table_name(&self.table).consistent_read(true);
         let got = got.key("pk", AttributeValue::S(mended_pk(key))).send().await;
-        let got = got
-            .map_err(|error| Error::new(ErrorKind::StoreUnavailable, "ledger").with_source(error))?;
+        let got = got.map_err(|error| {
+            Error::new(ErrorKind::StoreUnavailable, "ledger").with_source(error)
+        })?;
         Ok(got.item.is_some_and(|item| !item.is_empty()))
     }
 

@@ -100,14 +100,14 @@ mod tests {
 
     #[test]
     fn a_worker_with_the_switch_starts_nowhere_else() {
-        let error = start(&[("ONLYONCE_DRILL", "1")]).unwrap_err().to_string();
+        let error = start(&[("ONLYONCE_DRILL", "1")]).map(drop).unwrap_err().to_string();
         assert!(error.contains("ONLYONCE_NAMESPACE=drill"), "{error}");
         let elsewhere = [
             ("ONLYONCE_DRILL", "1"),
             ("ONLYONCE_NAMESPACE", "drill"),
             ("ONLYONCE_STORE", "sqlite:a.db"),
         ];
-        let error = start(&elsewhere).unwrap_err().to_string();
+        let error = start(&elsewhere).map(drop).unwrap_err().to_string();
         assert!(error.contains("dynamodb://TABLE"), "{error}");
     }
 }

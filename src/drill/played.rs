@@ -84,7 +84,9 @@ impl PlayedStore {
                 self.claimed(id, &claim_id, token.0);
                 if !is_brief {
                     let lease_until = lease_until.millis();
-                    playing.note(key, Event::Claimed { token: token.0, attempt, lease_until }).await;
+                    playing
+                        .note(key, Event::Claimed { token: token.0, attempt, lease_until })
+                        .await;
                 }
                 self.lost(key, Write::Claim).await
             }
@@ -114,7 +116,9 @@ impl PlayedStore {
         let event = match (step, &write.expect) {
             // One's own, whose answer was lost.
             (Step::Claim { claim_id, .. }, _) if *claim_id == record.claim_id => return,
-            (Step::Claim { .. }, Expect::Absent) => Event::Met { status: record.status.to_string() },
+            (Step::Claim { .. }, Expect::Absent) => {
+                Event::Met { status: record.status.to_string() }
+            }
             (Step::End(_), Expect::At { claim_id, .. }) if *claim_id != record.claim_id => {
                 Event::Refused { token: self.token(&write.id, &write.expect) }
             }

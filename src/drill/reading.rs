@@ -43,7 +43,8 @@ impl Reading<'_> {
         let mut open: Vec<&DrillKey> = keys.iter().collect();
         let (mut from, mut unreadable) = (0, 0);
         while !open.is_empty() && from < MOST_ROWS {
-            let pks = |key: &&DrillKey| (from..from + ROWS).map(|n| row_pk(key, n)).collect::<Vec<_>>();
+            let pks =
+                |key: &&DrillKey| (from..from + ROWS).map(|n| row_pk(key, n)).collect::<Vec<_>>();
             let found = self.items(open.iter().flat_map(pks).collect()).await?;
             open.retain(|key| {
                 let rows = (from..from + ROWS).map_while(|n| found.get(&row_pk(key, n)));
@@ -99,7 +100,8 @@ impl Reading<'_> {
         let fault = |error: crate::error::BoxError| {
             Error::new(ErrorKind::StoreUnavailable, "read the ledger").with_source(error)
         };
-        let keys = pks.into_iter().map(|pk| HashMap::from([("pk".to_owned(), AttributeValue::S(pk))]));
+        let keys =
+            pks.into_iter().map(|pk| HashMap::from([("pk".to_owned(), AttributeValue::S(pk))]));
         let mut left = Some(
             KeysAndAttributes::builder()
                 .set_keys(Some(keys.collect()))

@@ -12,6 +12,7 @@
 mod accept;
 mod dev;
 mod dlq;
+mod drill;
 mod examples;
 mod operate;
 mod order_flow;

@@ -120,6 +120,7 @@ fn every_verb_has_help_with_an_example() {
         "dlq list",
         "dlq show",
         "dlq replay",
+        "drill",
     ] {
         let mut command = onlyonce(&folder.0);
         let (code, said) = run(command.args(verb.split(' ')), &["--help"]);

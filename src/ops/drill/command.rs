@@ -49,7 +49,7 @@ pub struct DrillArguments {
     #[arg(long, value_name = "SCENARIO", value_parser = scenario, conflicts_with = "load")]
     only: Vec<Scenario>,
     /// Instead of the scenarios: so many messages, and how long they take.
-    #[arg(long, value_name = "MESSAGES", requires = "local",
+    #[arg(long, value_name = "MESSAGES", conflicts_with = "queue_url",
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     load: Option<u32>,
     /// How often each of them is sent.
@@ -57,7 +57,7 @@ pub struct DrillArguments {
         value_parser = clap::value_parser!(u32).range(1..=100))]
     copies: u32,
     /// Workers, each a process.
-    #[arg(long, value_name = "COUNT", requires = "local",
+    #[arg(long, value_name = "COUNT", conflicts_with = "queue_url",
         value_parser = clap::value_parser!(u32).range(2..=64))]
     workers: Option<u32>,
     /// How long it may take; by default 100 s here, ten minutes for a load, and elsewhere twice the
@@ -209,7 +209,8 @@ impl DrillArguments {
             return Ok(report);
         };
         let dlq_url = self.dlq_url.clone().or(dlq_url);
-        let dlq_url = dlq_url.ok_or("no dead-letter queue: give --dlq-url or set ONLYONCE_DLQ_URL")?;
+        let dlq_url =
+            dlq_url.ok_or("no dead-letter queue: give --dlq-url or set ONLYONCE_DLQ_URL")?;
         let table = table.ok_or(
             "the drill keeps its ledger in DynamoDB: set ONLYONCE_STORE to dynamodb://TABLE, the table of \
              the deployment",
@@ -303,11 +304,14 @@ impl DrillArguments {
     ) -> Result<Vec<DrillKey>, BoxError> {
         let scenarios = self.scenarios(is_local);
         if scenarios.is_empty() {
-            return Err("late-worker is played with --local alone: in Lambda the platform ends a worker \
+            return Err(
+                "late-worker is played with --local alone: in Lambda the platform ends a worker \
                         that outlives its lease"
-                .into());
+                    .into(),
+            );
         }
-        let keys = |it: &Scenario| (0..keys_of(*it)).map(|n| director.key(*it, n)).collect::<Vec<_>>();
+        let keys =
+            |it: &Scenario| (0..keys_of(*it)).map(|n| director.key(*it, n)).collect::<Vec<_>>();
         let keys: Vec<DrillKey> = scenarios.iter().flat_map(keys).collect();
         let all = keys.len();
         let done = std::sync::atomic::AtomicUsize::new(0);

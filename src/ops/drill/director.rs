@@ -84,12 +84,7 @@ impl Director<'_> {
     }
 
     /// Sends more once a key has ended; nothing if it does not.
-    async fn then(
-        &self,
-        key: &DrillKey,
-        whys: &[Sent],
-        takes_ms: u64,
-    ) -> Result<(), BoxError> {
+    async fn then(&self, key: &DrillKey, whys: &[Sent], takes_ms: u64) -> Result<(), BoxError> {
         if self.sight.end(key).await?.is_some() {
             self.send(key, whys, takes_ms).await?;
         }
@@ -131,11 +126,7 @@ impl Director<'_> {
     }
 
     /// What is known now that all has ended. This run's dead letters are taken out.
-    pub async fn evidence(
-        &self,
-        keys: &[DrillKey],
-        is_local: bool,
-    ) -> Result<Evidence, BoxError> {
+    pub async fn evidence(&self, keys: &[DrillKey], is_local: bool) -> Result<Evidence, BoxError> {
         let left = self.sight.drained().await?;
         let mut letters = self.letters().await?;
         let mut kept = Reading(self.ledger).kept(keys).await?;

@@ -9,12 +9,13 @@ use super::text::{self, seconds};
 const STYLE: &str = include_str!("page.css");
 
 /// What the marks mean: a drawing of 16 by 16, and words.
-const LEGEND: [(&str, &str); 13] = [
+const LEGEND: [(&str, &str); 14] = [
     ("<path class=\"sent\" d=\"M3 3L13 3L8 13Z\"/>", "message sent"),
     ("<path class=\"other\" d=\"M3 3L13 3L8 13Z\"/>", "with another payload"),
     ("<path class=\"redriven\" d=\"M3 3L13 3L8 13Z\"/>", "redriven"),
     ("<circle class=\"met\" cx=\"8\" cy=\"8\" r=\"5\"/>", "copy waits"),
-    ("<circle class=\"met done\" cx=\"8\" cy=\"8\" r=\"5\"/>", "copy acknowledged"),
+    ("<circle class=\"met done\" cx=\"8\" cy=\"8\" r=\"5\"/>", "copy finds it done"),
+    ("<circle class=\"acked\" cx=\"8\" cy=\"8\" r=\"5\"/>", "last one acknowledged"),
     ("<circle class=\"called\" cx=\"8\" cy=\"8\" r=\"4\"/>", "effect called"),
     ("<path class=\"did\" d=\"M8 2l6 6l-6 6l-6 -6Z\"/>", "done by the provider"),
     ("<path class=\"knew\" d=\"M8 2l6 6l-6 6l-6 -6Z\"/>", "key known, nothing done"),
@@ -99,7 +100,8 @@ fn verdict(out: &mut String, report: &Report) {
 
 fn figure(out: &mut String, value: &str, name: &str) {
     let (value, name) = (escaped(value), escaped(name));
-    let _ = write!(out, "<div class=\"figure\"><b>{value}</b><span class=\"soft\">{name}</span></div>");
+    let _ =
+        write!(out, "<div class=\"figure\"><b>{value}</b><span class=\"soft\">{name}</span></div>");
 }
 
 fn invariants(out: &mut String, report: &Report) {

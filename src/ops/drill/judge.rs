@@ -281,7 +281,8 @@ fn fenced(key: &KeyEvidence) -> Option<String> {
 
 fn completed_stays(key: &KeyEvidence) -> Option<String> {
     let completed = Status::Completed.as_str();
-    let is_end = |row: &&Row| matches!(&row.event, Event::Settled { status, .. } if status == completed);
+    let is_end =
+        |row: &&Row| matches!(&row.event, Event::Settled { status, .. } if status == completed);
     let at = key.rows().iter().position(|row| is_end(&row))?;
     let later = key.rows().get(at + 1..).unwrap_or_default();
     let again = later.iter().find_map(|row| match &row.event {
@@ -300,10 +301,8 @@ fn first_payload(key: &KeyEvidence) -> Option<String> {
     if calls(key).any(|(_, _, request)| request != first) {
         return Some("another payload has run".to_owned());
     }
-    let (others, found) = (
-        key.sent(Sent::Other),
-        key.letters.iter().filter(|cause| *cause == "mismatch").count(),
-    );
+    let (others, found) =
+        (key.sent(Sent::Other), key.letters.iter().filter(|cause| *cause == "mismatch").count());
     (found != others).then(|| {
         format!("{others} messages with another payload, and {found} of them in quarantine")
     })

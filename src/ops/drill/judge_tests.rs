@@ -6,7 +6,7 @@ use super::*;
 use crate::drill::{DrillKey, JOB, Kept, NAMESPACE};
 use crate::ops::drill::evidence::Evidence;
 use crate::protocol::{
-    ClaimRequest, Claim, IdempotencyKey, Record, RecordId, Retention, RetryPolicy, Timestamp, claim,
+    Claim, ClaimRequest, IdempotencyKey, Record, RecordId, Retention, RetryPolicy, Timestamp, claim,
 };
 use crate::runtime::{Entropy, OsEntropy};
 
@@ -66,7 +66,8 @@ fn fine(scenario: Scenario) -> KeyEvidence {
         row(25, "w1", Event::Answered { token: 1, is_first: true }),
         settled(30, 1, Status::Completed),
     ];
-    let kept = Kept { rows, accepted: usize::from(is_keyed), staged: u64::from(!scenario.is_brief()) };
+    let kept =
+        Kept { rows, accepted: usize::from(is_keyed), staged: u64::from(!scenario.is_brief()) };
     KeyEvidence {
         sent: vec![(1, Sent::First)],
         record: Some(record(&key, Status::Completed, 1)),

@@ -67,8 +67,8 @@ impl Post {
                 left.iter().map(|(n, letter)| self.entry(*n, letter)).collect();
             let send = self.client.send_message_batch().queue_url(&self.url);
             let answer = send.set_entries(Some(entries?)).send().await;
-            let answer = answer
-                .map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
+            let answer =
+                answer.map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
             left.retain(|(n, _)| answer.failed.iter().any(|it| it.id == n.to_string()));
             if left.is_empty() {
                 return Ok(());

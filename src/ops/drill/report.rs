@@ -81,7 +81,7 @@ pub(super) struct Moment {
     pub text: String,
 }
 
-/// What happened: sent by the drill, or put down by a worker.
+/// What happened: with its messages, or put down by a worker.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Happened {
@@ -180,7 +180,13 @@ fn story(key: &KeyEvidence, verdicts: &[Verdict], began: Timestamp) -> KeyReport
         worker: Some(row.worker.clone()),
         text: text::event(&row.event),
     });
-    let mut events: Vec<Moment> = sent.chain(did).collect();
+    let acknowledged = acknowledged(key).map(|at| Moment {
+        at_ms: since(at),
+        event: Happened::Sent { what: "acknowledged" },
+        worker: None,
+        text: "acknowledged: none of its messages comes again".to_owned(),
+    });
+    let mut events: Vec<Moment> = sent.chain(did).chain(acknowledged).collect();
     events.sort_by_key(|moment| moment.at_ms);
     let of_this = |fault: &&String| fault.starts_with(&format!("{name}: "));
     let faults = verdicts.iter().flat_map(|verdict| {
@@ -197,6 +203,19 @@ fn story(key: &KeyEvidence, verdicts: &[Verdict], began: Timestamp) -> KeyReport
         events,
         key: name,
     }
+}
+
+/// When the last of its messages was answered for, where it is done: what a worker did last with it.
+fn acknowledged(key: &KeyEvidence) -> Option<u64> {
+    let last = key.rows().iter().rev().find(|row| {
+        !matches!(row.event, Event::Refused { .. } | Event::WentOn { .. } | Event::Stalled { .. })
+    })?;
+    let is_it = match &last.event {
+        Event::Settled { status, .. } | Event::Met { status } => is_done(status),
+        Event::AnswerLost { .. } => true,
+        _ => false,
+    };
+    is_it.then_some(last.at)
 }
 
 /// Whether an end of this name is one that nothing follows.

@@ -219,21 +219,15 @@ fn mark(out: &mut String, moment: &Moment, x: f64, y: f64) {
         format!("<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r}\">")
     };
     let diamond = |class: &str| {
-        format!(
-            "<path class=\"{class}\" d=\"M{x:.1} {:.1}l6 6l-6 6l-6 -6Z\">",
-            y - 6.0
-        )
+        format!("<path class=\"{class}\" d=\"M{x:.1} {:.1}l6 6l-6 6l-6 -6Z\">", y - 6.0)
     };
     let cross = |class: &str| {
-        format!(
-            "<path class=\"{class}\" d=\"M{:.1} {:.1}l12 12m0 -12l-12 12\">",
-            x - 6.0,
-            y - 6.0
-        )
+        format!("<path class=\"{class}\" d=\"M{:.1} {:.1}l12 12m0 -12l-12 12\">", x - 6.0, y - 6.0)
     };
     let (open, close) = match &moment.event {
         Happened::Sent { what: "other payload sent" } => (triangle("other"), "path"),
         Happened::Sent { what: "redriven" } => (triangle("redriven"), "path"),
+        Happened::Sent { what: "acknowledged" } => (round("acked", 5.0), "circle"),
         Happened::Sent { .. } => (triangle("sent"), "path"),
         Happened::Did(event) => match event {
             Event::Claimed { .. } | Event::Stalled { .. } | Event::WentOn { .. } => return,

@@ -107,11 +107,7 @@ impl fmt::Display for Report {
                 "sent to done: p50 {} ms, p95 {} ms, p99 {} ms, longest {} ms",
                 load.p50_ms, load.p95_ms, load.p99_ms, load.longest_ms
             )?;
-            writeln!(
-                f,
-                "doubles: {} calls, {} effects\n",
-                load.double_calls, load.double_effects
-            )?;
+            writeln!(f, "doubles: {} calls, {} effects\n", load.double_calls, load.double_effects)?;
         }
         for it in &self.invariants {
             let number = it.number.map_or_else(|| "  ".to_owned(), |number| format!("{number:>2}"));
