@@ -73,14 +73,25 @@ impl Ledger {
         self.put(&provider_pk(key, effect_key), effect_key).await
     }
 
-    /// Whether its fault is mended.
+    /// Whether its fault is mended: a write that lands only on what is there, as workers may write
+    /// and not read.
     pub async fn is_mended(&self, key: &DrillKey) -> Result<bool, Error> {
-        let got = self.client.get_item().table_name(&self.table).consistent_read(true);
-        let got = got.key("pk", AttributeValue::S(mended_pk(key))).send().await;
-        let got = got.map_err(|error| {
-            Error::new(ErrorKind::StoreUnavailable, "ledger").with_source(error)
-        })?;
-        Ok(got.item.is_some_and(|item| !item.is_empty()))
+        let put = self.client.put_item().table_name(&self.table);
+        let sent = put
+            .item("pk", AttributeValue::S(mended_pk(key)))
+            .item("expires_at", expiry())
+            .condition_expression("attribute_exists(pk)")
+            .send()
+            .await;
+        match sent {
+            Ok(_) => Ok(true),
+            Err(SdkError::ServiceError(context))
+                if matches!(context.err(), PutItemError::ConditionalCheckFailedException(_)) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(Error::new(ErrorKind::StoreUnavailable, "ledger").with_source(error)),
+        }
     }
 
     /// Mends it.

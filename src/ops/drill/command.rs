@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::director::Director;
+use super::evidence::KeyEvidence;
 use super::html;
 use super::load::{Load, LoadReport};
 use super::place::{Made, Place};
@@ -21,6 +22,7 @@ use super::sight::{Count, Sight, counting};
 use super::workers::{Stage, Workers};
 use crate::drill::{DrillKey, Ledger, Scenario};
 use crate::error::BoxError;
+use crate::protocol::Status;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock, before};
 
 /// What `drill` is asked for.
@@ -276,7 +278,18 @@ impl DrillArguments {
             director.sight.drained().await?;
             let drained = director.sight.count.borrow().empty_since.unwrap_or(SystemClock.now());
             bar.set_message("reading the ledger");
-            Ok::<_, BoxError>((director.evidence(&keys, is_local).await?, drained))
+            let evidence = director.evidence(&keys, is_local).await?;
+            if !is_local {
+                let is_unknown = |it: &&KeyEvidence| {
+                    it.record.as_ref().is_some_and(|record| record.status == Status::Unknown)
+                };
+                let unknown = evidence.keys.iter().filter(is_unknown).map(|it| it.key.clone());
+                bar.set_message("resolving what was left unknown");
+                if let Err(error) = director.resolve(&unknown.collect::<Vec<_>>()).await {
+                    eprintln!("a record of this run stays unknown: {error}");
+                }
+            }
+            Ok::<_, BoxError>((evidence, drained))
         };
         let watching = counting(&post, say);
         let (evidence, drained) = tokio::select! {

@@ -12,7 +12,8 @@ use crate::front::{AttributeValue, Message, SqsQueue};
 use crate::handler::Router;
 use crate::ops::Desk;
 use crate::ops::dlq::{Drawer, Filter, Plan, letter_of, replay};
-use crate::protocol::{Status, Timestamp};
+use crate::ops::operate::{Refused, transition};
+use crate::protocol::{Output, Record, Resolution, Resolve, Retention, Status, Timestamp, resolve};
 use crate::runtime::{Clock, SystemClock};
 use crate::service::SKEW;
 
@@ -31,6 +32,9 @@ pub(super) struct Director<'a> {
 
 /// How long a job takes that is to be met by its copies.
 const A_WHILE: u64 = 1_000;
+/// How long a resolved record of the drill stays, and how long it may take to be resolved.
+const RESOLVED_FOR: Duration = Duration::from_secs(24 * 3600);
+const RESOLVES_WITHIN: Duration = Duration::from_secs(60);
 /// Dead letters of others that are gone through at most.
 const MOST_LETTERS: usize = 10_000;
 
@@ -147,6 +151,32 @@ impl Director<'_> {
         let margin = if is_local { SKEW } else { Duration::ZERO };
         let margin_ms = u64::try_from(margin.as_millis()).unwrap_or(u64::MAX);
         Ok(Evidence { keys: found, left, margin_ms, has_pollers: is_local })
+    }
+
+    /// Takes this run's records out of `unknown`, which they would be in for ever: whether its effect
+    /// happened matters to nobody any more.
+    pub async fn resolve(&self, keys: &[DrillKey]) -> Result<(), BoxError> {
+        for id in keys.iter().map(id) {
+            let id = id?;
+            let decide = |record: &Record, claim_id, now| {
+                let resolution = Resolution::JobDone(Output::Omitted);
+                let retention = Retention::For(RESOLVED_FOR);
+                let settles_within = Duration::ZERO;
+                let request =
+                    Resolve { claim_id, skew: SKEW, settles_within, retention, resolution };
+                resolve(record, &request, now)
+            };
+            let until = SystemClock.now() + RESOLVES_WITHIN;
+            while let Err(error) = transition(self.sight.store, &id, decide).await {
+                let why = error.downcast::<Refused>()?;
+                match why.until().filter(|at| *at < until) {
+                    // The request of a worker that died may be under way for so long.
+                    Some(at) => SystemClock.sleep_until(at + Duration::from_millis(10)).await,
+                    None => return Err(why),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// This run's dead letters: whose, and why.

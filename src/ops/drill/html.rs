@@ -9,7 +9,7 @@ use super::text::{self, seconds};
 const STYLE: &str = include_str!("page.css");
 
 /// What the marks mean: a drawing of 16 by 16, and words.
-const LEGEND: [(&str, &str); 14] = [
+const LEGEND: [(&str, &str); 15] = [
     ("<path class=\"sent\" d=\"M3 3L13 3L8 13Z\"/>", "message sent"),
     ("<path class=\"other\" d=\"M3 3L13 3L8 13Z\"/>", "with another payload"),
     ("<path class=\"redriven\" d=\"M3 3L13 3L8 13Z\"/>", "redriven"),
@@ -20,6 +20,10 @@ const LEGEND: [(&str, &str); 14] = [
     ("<path class=\"did\" d=\"M8 2l6 6l-6 6l-6 -6Z\"/>", "done by the provider"),
     ("<path class=\"knew\" d=\"M8 2l6 6l-6 6l-6 -6Z\"/>", "key known, nothing done"),
     ("<path class=\"crash\" d=\"M3 3l10 10m0 -10l-10 10\"/>", "worker dies"),
+    (
+        "<line class=\"lease\" x1=\"0\" x2=\"16\" y1=\"8\" y2=\"8\"/>",
+        "a dead worker's lease, still believed",
+    ),
     ("<circle class=\"lost\" cx=\"8\" cy=\"8\" r=\"6\"/>", "answer lost"),
     ("<rect class=\"stalled\" x=\"0\" y=\"5\" width=\"16\" height=\"6\"/>", "stands still"),
     ("<path class=\"late\" d=\"M3 3l10 10m0 -10l-10 10\"/>", "late write refused"),

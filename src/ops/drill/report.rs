@@ -77,6 +77,9 @@ pub(super) struct Moment {
     pub event: Happened,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// Until when the claim is believed from here on, in milliseconds since the run began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
     /// The same in words.
     pub text: String,
 }
@@ -172,18 +175,20 @@ fn story(key: &KeyEvidence, verdicts: &[Verdict], began: Timestamp) -> KeyReport
             Sent::Redriven => "redriven",
         };
         let event = Happened::Sent { what };
-        Moment { at_ms: since(*at), event, worker: None, text: what.to_owned() }
+        Moment { at_ms: since(*at), event, worker: None, lease_ms: None, text: what.to_owned() }
     });
     let did = key.rows().iter().map(|row| Moment {
         at_ms: since(row.at),
         event: Happened::Did(row.event.clone()),
         worker: Some(row.worker.clone()),
+        lease_ms: lease(&row.event).map(since),
         text: text::event(&row.event),
     });
     let acknowledged = acknowledged(key).map(|at| Moment {
         at_ms: since(at),
         event: Happened::Sent { what: "acknowledged" },
         worker: None,
+        lease_ms: None,
         text: "acknowledged: none of its messages comes again".to_owned(),
     });
     let mut events: Vec<Moment> = sent.chain(did).chain(acknowledged).collect();
@@ -202,6 +207,15 @@ fn story(key: &KeyEvidence, verdicts: &[Verdict], began: Timestamp) -> KeyReport
         faults: faults.collect(),
         events,
         key: name,
+    }
+}
+
+fn lease(event: &Event) -> Option<u64> {
+    match event {
+        Event::Claimed { lease_until, .. } | Event::Renewed { lease_until, .. } => {
+            Some(*lease_until)
+        }
+        _ => None,
     }
 }
 

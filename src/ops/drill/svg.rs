@@ -7,7 +7,9 @@ use crate::drill::Event;
 
 const WIDTH: f64 = 960.0;
 const LABELS: f64 = 92.0;
-const RIGHT: f64 = 24.0;
+const RIGHT: f64 = 64.0;
+/// What is between two marks of a lane at least: what happens within a millisecond is told apart.
+const APART: f64 = 13.0;
 const LANE: f64 = 26.0;
 const TOP: f64 = 8.0;
 const AXIS: f64 = 22.0;
@@ -48,12 +50,27 @@ pub(super) fn draw(key: &KeyReport) -> String {
         WIDTH - RIGHT,
         y = middle(0)
     );
-    for (n, bar) in bars.iter().enumerate() {
-        lane(&mut out, bar, middle(n + 1), &x, began + last.saturating_sub(began).max(1));
-    }
+    // Marks of a lane are drawn in their order, and never on top of one another.
+    let mut taken = vec![f64::MIN; bars.len() + 1];
+    let mut places = Vec::with_capacity(key.events.len());
     for moment in &key.events {
         let lane = lane_of(moment, &bars);
-        mark(&mut out, moment, x(moment.at_ms), middle(lane));
+        let at = x(moment.at_ms);
+        let place = match taken.get_mut(lane) {
+            Some(last) if is_drawn(moment) => {
+                *last = at.max(*last + APART);
+                *last
+            }
+            _ => at,
+        };
+        places.push((moment, lane, place));
+    }
+    for (n, bar) in bars.iter().enumerate() {
+        let reach = taken.get(n + 1).copied().unwrap_or_default();
+        lane(&mut out, bar, middle(n + 1), &x, (last.max(began + 1), reach));
+    }
+    for (moment, lane, place) in places {
+        mark(&mut out, moment, place, middle(lane));
     }
     out.push_str("</svg>");
     out
@@ -75,18 +92,18 @@ fn to_f64(n: u64) -> f64 {
 /// One bar for each claim, in the order in which they were made.
 fn bars(events: &[Moment]) -> Vec<Bar<'_>> {
     let mut bars: Vec<Bar<'_>> = Vec::new();
-    for Moment { at_ms, event, worker, .. } in events {
+    for Moment { at_ms, event, worker, lease_ms, .. } in events {
         let Happened::Did(event) = event else { continue };
         let at = *at_ms;
         let worker = worker.as_deref().unwrap_or_default();
-        if let Event::Claimed { token, lease_until, .. } = event {
+        if let Event::Claimed { token, .. } = event {
             bars.push(Bar {
                 token: *token,
                 worker,
                 from: at,
                 to: None,
                 class: "open",
-                lease_until: *lease_until,
+                lease_until: lease_ms.unwrap_or(at),
                 stalled: None,
             });
             continue;
@@ -105,7 +122,7 @@ fn bars(events: &[Moment]) -> Vec<Bar<'_>> {
         };
         let Some(bar) = bars.iter_mut().rev().find(of_it) else { continue };
         match event {
-            Event::Renewed { lease_until, .. } => bar.lease_until = *lease_until,
+            Event::Renewed { .. } => bar.lease_until = lease_ms.unwrap_or(bar.lease_until),
             Event::Settled { status, .. } => {
                 bar.to = Some(at);
                 bar.class = match status.as_str() {
@@ -154,8 +171,26 @@ fn axis(out: &mut String, x: &impl Fn(u64) -> f64, span: f64, began: u64, height
     }
 }
 
-fn lane(out: &mut String, bar: &Bar<'_>, y: f64, x: &impl Fn(u64) -> f64, end: u64) {
-    let (from, to) = (x(bar.from), x(bar.to.unwrap_or(end)));
+/// `end` is the last instant there is, `reach` where the last mark of the lane was put.
+fn lane(
+    out: &mut String,
+    bar: &Bar<'_>,
+    y: f64,
+    x: &impl Fn(u64) -> f64,
+    (end, reach): (u64, f64),
+) {
+    let (from, to) = (x(bar.from), x(bar.to.unwrap_or(end)).max(reach));
+    if bar.class == "crashed" || bar.class == "open" {
+        // Nobody may take over before it is over.
+        let lease = x(bar.lease_until.min(end));
+        let _ = write!(
+            out,
+            "<line class=\"lease\" x1=\"{to:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\"><title>its lease is \
+             believed until {} ms</title></line>",
+            lease.max(to),
+            bar.lease_until
+        );
+    }
     let _ = write!(
         out,
         "<text class=\"label\" x=\"0\" y=\"{}\">token {}</text>\
@@ -205,6 +240,11 @@ fn lane_of(moment: &Moment, bars: &[Bar<'_>]) -> usize {
         None => bar.worker == worker && bar.from <= moment.at_ms,
     };
     bars.iter().rposition(of_it).map_or(0, |lane| lane + 1)
+}
+
+fn is_drawn(moment: &Moment) -> bool {
+    let Happened::Did(event) = &moment.event else { return true };
+    !matches!(event, Event::Claimed { .. } | Event::Stalled { .. } | Event::WentOn { .. })
 }
 
 fn mark(out: &mut String, moment: &Moment, x: f64, y: f64) {
