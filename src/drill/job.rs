@@ -16,8 +16,10 @@ use crate::runtime::Clock;
 
 /// The effect's name.
 const EFFECT: &str = "charge";
-/// Enough for a crash of its own and some of its neighbours'; few enough to fail within seconds.
-const ATTEMPTS: u32 = 4;
+/// Enough for a crash of its own and those of the neighbours in its batch.
+const ATTEMPTS: u32 = 12;
+/// After so many one that is to fail gives up.
+const FAILS: u32 = 3;
 const RETRIES_AFTER: Duration = Duration::from_secs(1);
 /// The longest that a message may ask it to take.
 const LONGEST: u64 = 10 * 60 * 1000;
@@ -61,7 +63,11 @@ async fn run(playing: &Playing, order: &Order, cx: &Context) -> Result<bool, Han
     let until = playing.clock.now() + Duration::from_millis(order.takes_ms.min(LONGEST));
     playing.clock.sleep_until(until).await;
     if key.scenario.fails() && !playing.ledger.is_mended(&key).await? {
-        return Err(HandlerError::retryable("it fails until it is mended, as the drill has it"));
+        let why = "it fails until it is mended, as the drill has it";
+        return Err(match cx.attempt() {
+            FAILS.. => HandlerError::terminal(why),
+            _ => HandlerError::retryable(why),
+        });
     }
     let call = Call { playing, key: &key, token: cx.token().0, request: order.amount.to_string() };
     let effect = cx.effect(EFFECT).request(order);

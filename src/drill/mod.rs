@@ -24,13 +24,15 @@ use crate::rules::MessageRules;
 use crate::sdk::SdkConfig;
 use crate::store::Store;
 
+// For the command.
 #[cfg(feature = "cli")]
-pub(crate) use job::Order;
+pub(crate) use self::{
+    job::Order,
+    reading::{Kept, Reading},
+    row::{Event, Row},
+    scenario::{DrillKey, Effect, Point, Scenario, Write},
+};
 pub(crate) use ledger::Ledger;
-#[cfg(feature = "cli")]
-pub(crate) use reading::{Kept, Reading};
-pub(crate) use row::{Event, Row};
-pub(crate) use scenario::{DrillKey, Effect, Point, Scenario, Write};
 
 /// The job's name.
 pub(crate) const JOB: &str = "onlyonce.drill";

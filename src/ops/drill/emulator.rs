@@ -19,10 +19,10 @@ const STARTS: Duration = Duration::from_secs(60);
 const ENDS: Duration = Duration::from_secs(10);
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// It runs as long as this shell's input is open: also where the drill itself is killed.
-const WATCHED: &str = r#""$0" >/dev/null 2>&1 & child=$!
-while kill -0 $child 2>/dev/null && read -r line; do :; done
-kill -9 $child 2>/dev/null; wait $child 2>/dev/null"#;
+/// It runs as long as this shell's input is open, also where the drill itself is killed; and the shell
+/// no longer than it. Both are their own process group.
+const WATCHED: &str = r#"( "$0" >/dev/null 2>&1; kill -9 0 ) &
+read -r line; kill -9 0"#;
 
 /// An emulator of our own.
 pub(super) struct Emulator {

@@ -108,9 +108,19 @@ impl Court<'_> {
         let wanted = end_of(key.key.scenario);
         match status(key) {
             Some(status) if status == wanted => None,
+            // A worker that died for another key's sake leaves the same behind.
+            Some(Status::Unknown) if self.died_in_call(key) => None,
             Some(status) => Some(format!("ends {status}, not {wanted}")),
             None => Some("it was never begun".to_owned()),
         }
+    }
+
+    /// Whether the worker died that made the one call of an at-most-once effect.
+    fn died_in_call(&self, key: &KeyEvidence) -> bool {
+        let of_dead =
+            |row: &Row| self.deaths.get(row.worker.as_str()).is_some_and(|at| *at >= row.at);
+        let is_it = key.key.scenario.effect() == Effect::AtMostOnce;
+        is_it && calls(key).next().is_some_and(|(row, ..)| of_dead(row))
     }
 
     fn one_at_a_time(&self, key: &KeyEvidence) -> Option<String> {

@@ -261,6 +261,24 @@ fn a_worker_that_does_not_know_its_own_write_is_named() {
 }
 
 #[test]
+fn an_at_most_once_effect_is_unknown_where_its_worker_died_and_not_otherwise() {
+    let mut key = fine(Scenario::AtMostOnce);
+    key.kept.rows = vec![
+        claimed(10, 1),
+        called(20, 1, "none", "1"),
+        claimed(8_010, 2),
+        settled(8_020, 2, Status::Unknown),
+    ];
+    key.kept.staged = 0;
+    key.record = Some(record(&key.key, Status::Unknown, 2));
+    key.letters = vec!["unknown".to_owned()];
+    assert_eq!(broken(key.clone()), ["no wedge"]);
+    let mut dead = fine(Scenario::KilledAfterClaim);
+    dead.kept.rows.push(row(500, "w1", Event::Crash { point: Point::AfterClaim }));
+    assert!(broken_with(vec![key, dead], 0).is_empty());
+}
+
+#[test]
 fn what_was_not_played_is_named() {
     for scenario in [
         Scenario::KilledAfterClaim,

@@ -12,6 +12,8 @@ use crate::runtime::{Clock, SystemClock, Task, blocking};
 
 /// Between two looks whether it has ended.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
+/// How often a child whose input is closed is looked after until it is killed.
+const ENDS_WITHIN: u32 = 400;
 /// Lines that are kept of what it says, and what is kept of each.
 const KEPT_LINES: usize = 12;
 const LINE: usize = 400;
@@ -68,7 +70,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended already need not be killed.
+        // What it has started itself goes with it, where it is left the time to see this.
+        self.close_input();
+        for _ in 0..ENDS_WITHIN {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // One that has ended by now need not be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
