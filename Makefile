@@ -1,4 +1,4 @@
-# `make test` is all of CI. The tools that pip, npm and cargo have come into .venv, .venv-sam,
+# `make test` is all of CI. The tools that pip, npm and cargo have come into .venv, .venv-sam, .venv-lint,
 # tests/node_modules and target/tools; Rust, cargo-nextest, Python 3.11 and Node 20 must be there.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -10,6 +10,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check --no-input
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
 VENV_READY := .venv/.ready-$(call digest,tests/requirements.txt)
 SAM_READY := .venv-sam/.ready-$(call digest,tests/requirements-sam.txt)
+LINT_READY := .venv-lint/.ready-$(call digest,tests/requirements-lint.txt)
 DYNOXIDE := 3.2.0
 DYNOXIDE_READY := target/tools/.ready-dynoxide-$(DYNOXIDE)
 NODE_READY := tests/node_modules/.ready-$(call digest,tests/package-lock.json)
@@ -23,7 +24,7 @@ test: tools ## Everything that must hold
 	$(PYTHON) tests/run.py
 
 .PHONY: check
-check: tools ## Format, lints and template, without running anything
+check: tools ## Format, lints and infrastructure, without running anything
 	$(PYTHON) tests/run.py tools fmt template deny clippy
 
 .PHONY: test-localstack
@@ -76,7 +77,7 @@ fmt: ## Formats the Rust code
 	cargo fmt
 
 .PHONY: tools
-tools: $(VENV_READY) $(SAM_READY) $(NODE_READY) $(DYNOXIDE_READY) redis-server postgres
+tools: $(VENV_READY) $(SAM_READY) $(LINT_READY) $(NODE_READY) $(DYNOXIDE_READY) redis-server postgres
 
 # A service of the system's own packages, unless a program of that name is there.
 install = command -v $(1) >/dev/null || { \
@@ -105,6 +106,13 @@ $(SAM_READY):
 	rm -rf .venv-sam
 	$(PYTHON) -m venv .venv-sam
 	.venv-sam/bin/pip install $(PIP_FLAGS) --requirement tests/requirements-sam.txt
+	touch $@
+
+# Checkov, too, asks for a boto3 of its own.
+$(LINT_READY):
+	rm -rf .venv-lint
+	$(PYTHON) -m venv .venv-lint
+	.venv-lint/bin/pip install $(PIP_FLAGS) --requirement tests/requirements-lint.txt
 	touch $@
 
 $(NODE_READY):

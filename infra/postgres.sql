@@ -50,6 +50,7 @@ CREATE TABLE onlyonce_outbox (
     body TEXT NOT NULL,
     message_key TEXT,
     nonce TEXT,
+    traceparent TEXT,
     created_at BIGINT NOT NULL,
     until BIGINT,
     sent_at BIGINT,

@@ -1,16 +1,18 @@
 //! A worker you have built yourself, in Lambda.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::config::Settings;
+use crate::config::{MetricsSetting, Settings};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{SqsQueue, answer, lambda};
 use crate::protocol::Timestamp;
 use crate::relay::{Relay, Source};
+use crate::sdk;
 use crate::service::Worker;
-use crate::{sdk, telemetry};
+use crate::telemetry::{self, Emf, Teller};
 
 /// Serves `worker` until Lambda ends the process: batches of its queue, and the stream and the
 /// sweeps of its store's outbox. The queues are those that the environment names.
@@ -18,18 +20,37 @@ pub async fn run(worker: Worker) -> Result<(), BoxError> {
     telemetry::init();
     refuse_abort()?;
     let settings = Settings::from_env()?;
+    let teller = teller(&settings);
     let queue =
         SqsQueue::new(&sdk::load().await).queue_url(settings.queue_url).dlq_url(settings.dlq_url);
-    serve(worker, queue).await
+    serve(worker, queue, teller).await
 }
 
-pub(crate) async fn serve(worker: Worker, queue: SqsQueue) -> Result<(), BoxError> {
+/// What tells of a worker what these settings ask for.
+pub(crate) fn teller(settings: &Settings) -> Teller {
+    Teller::new(match settings.metrics {
+        MetricsSetting::Off => None,
+        MetricsSetting::Emf => Some(Emf::new(&settings.service)),
+    })
+}
+
+pub(crate) async fn serve(worker: Worker, queue: SqsQueue, teller: Teller) -> Result<(), BoxError> {
     let queue = Arc::new(queue);
     let relay = Relay::of(&worker, queue.clone());
-    let (worker, queue, relay) = (&worker, queue.as_ref(), relay.as_ref());
-    let answer = move |event: Box<RawValue>, hard| answered(worker, queue, relay, event, hard);
+    let (worker, queue, relay, teller) = (&worker, queue.as_ref(), relay.as_ref(), &teller);
+    let answer = move |event: Box<RawValue>, hard| async move {
+        let answer = answered(worker, queue, relay, event, hard).await;
+        // Once it is answered, the process is frozen. No telling makes the answer late.
+        let now = worker.clock().now();
+        let by = now + (hard.since(now) / 2).min(TELLING);
+        teller.tell(worker.meter(), worker.clock(), by).await;
+        answer
+    };
     lambda::serve(answer).await
 }
+
+/// How long the traces of an invocation may take to be sent, where there is time.
+const TELLING: Duration = Duration::from_secs(1);
 
 /// The answer to whatever this function is connected to.
 async fn answered(

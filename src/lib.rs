@@ -39,7 +39,6 @@ pub mod secret;
 mod serve;
 pub mod service;
 pub mod store;
-#[cfg(feature = "telemetry")]
 pub mod telemetry;
 #[cfg(any(test, feature = "test-util"))]
 pub mod test_util;

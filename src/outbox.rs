@@ -34,6 +34,7 @@ pub fn entry(event: impl Into<String>, payload: &impl Serialize) -> Result<Outbo
         body: xml_json(serde_json::to_string(payload).map_err(refused)?),
         created_at,
         unique: None,
+        trace: None,
     };
     entry.checked()?;
     Ok(entry)
@@ -104,6 +105,7 @@ impl UniqueMessage {
                 nonce: OsEntropy.claim_id().as_str().to_owned(),
                 until: now + self.at_most,
             }),
+            trace: None,
         };
         entry.checked()?;
         outbox.add_unique(&entry, now).await

@@ -53,6 +53,9 @@ pub struct MessageRules {
     pub(crate) job_attribute: String,
     pub(crate) unwrap: Vec<Unwrap>,
     pub(crate) key: Option<Derive>,
+    /// What the key is derived by, as the jobs file says it.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command looks"))]
+    pub(crate) key_text: Option<String>,
     pub(crate) job: Option<Derive>,
     pub(crate) default_job: Option<String>,
 }
@@ -64,6 +67,7 @@ impl Default for MessageRules {
             job_attribute: ATTRIBUTE_JOB.to_owned(),
             unwrap: Vec::new(),
             key: None,
+            key_text: None,
             job: None,
             default_job: None,
         }

@@ -1,6 +1,7 @@
 //! One set of jobs, three lives: in Lambda, polling a queue, and on a developer's machine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,11 +13,16 @@ use crate::drill;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{Poll, SqsQueue};
 use crate::handler::Router;
-use crate::lambda::{self, refuse_abort};
+use crate::lambda::{self, refuse_abort, teller};
 use crate::relay::Relay;
 use crate::runtime::{Task, spawn};
+use crate::sdk;
 use crate::service::Worker;
-use crate::{sdk, telemetry};
+use crate::telemetry::{self, Teller};
+
+/// How often a worker outside Lambda tells what it has counted, and for how long it may.
+const TELLS_EACH: Duration = Duration::from_secs(60);
+const TELLING: Duration = Duration::from_secs(5);
 
 /// Serves these jobs with the store, namespace, concurrency and queues that the environment
 /// names: in Lambda what it is invoked with, elsewhere the queue at `ONLYONCE_QUEUE_URL` and, as
@@ -33,10 +39,11 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
         .namespace(&settings.namespace)
         .concurrency(settings.concurrency)
         .build(jobs)?;
+    let teller = teller(&settings);
     let has_dlq = settings.dlq_url.is_some();
     let queue = SqsQueue::new(&sdk).queue_url(settings.queue_url.clone()).dlq_url(settings.dlq_url);
     if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
-        return lambda::serve(worker, queue).await;
+        return lambda::serve(worker, queue, teller).await;
     }
     if !has_dlq {
         warn!(
@@ -75,8 +82,25 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
         Ok(())
     };
     let polling = async { polling.await.transpose() };
-    tokio::try_join!(relaying, polling)?;
-    Ok(())
+    let ended = tokio::select! {
+        biased;
+        ended = async { tokio::try_join!(relaying, polling) } => ended,
+        () = telling(&teller, &worker) => Ok(((), None)),
+    };
+    tell(&teller, &worker).await;
+    ended.map(drop).map_err(BoxError::from)
+}
+
+/// Tells what was counted, again and again.
+async fn telling(teller: &Teller, worker: &Worker) {
+    loop {
+        worker.clock().sleep_until(worker.clock().now() + TELLS_EACH).await;
+        tell(teller, worker).await;
+    }
+}
+
+async fn tell(teller: &Teller, worker: &Worker) {
+    teller.tell(worker.meter(), worker.clock(), worker.clock().now() + TELLING).await;
 }
 
 /// Turns true at the first SIGTERM or SIGINT, as long as the task is kept.
@@ -108,7 +132,7 @@ mod cli {
     use crate::front::SqsQueue;
     use crate::handler::Router;
     use crate::ops::dev::command::{DevArguments, Jobs};
-    use crate::ops::{self, Desk, OperateVerb};
+    use crate::ops::{self, Desk, DoctorArguments, OperateVerb, SetupArguments};
     use crate::sdk;
 
     /// A worker. Without a verb it serves: in Lambda what it is invoked with, elsewhere the queue
@@ -126,6 +150,9 @@ mod cli {
     enum Verb {
         /// Run messages through the jobs on this machine, with copies and kills.
         Dev(DevArguments),
+        /// Make the table and the queues that are not there.
+        #[command(after_help = "In the store that ONLYONCE_STORE names.")]
+        Setup(SetupArguments),
         /// Record operations that were done before as completed, one per line of JSON.
         #[command(after_help = "Safe to interrupt and to run again: only what has no record is \
             written, in the store that ONLYONCE_STORE names.")]
@@ -136,11 +163,14 @@ mod cli {
         },
         #[command(flatten)]
         Operate(OperateVerb),
+        /// Look for what is wrong with a deployment of these jobs, or with a template of one.
+        Doctor(DoctorArguments),
     }
 
     /// Gives your own binary all three lives: in Lambda, polling, and `dev FILE.jsonl`; and
-    /// `import FILE.jsonl`, for a queue that is in use already, and `replay`, `resolve`, `release` and
-    /// `forget` as the command has them: here with what each job compares and how long it is kept.
+    /// `setup`, `import FILE.jsonl`, for a queue that is in use already, `replay`, `resolve`,
+    /// `release` and `forget` as the command has them, and `doctor`: here with what each job compares
+    /// and how long it is kept.
     ///
     /// Exit status: 0 = fine, 1 = a failure or a broken guarantee, 2 = wrong usage.
     pub async fn main(jobs: Router) -> ExitCode {
@@ -148,14 +178,28 @@ mod cli {
         let Arguments { verb, json } = Arguments::parse();
         let ended = match verb {
             Some(Verb::Dev(arguments)) => arguments.run(Jobs::Given(jobs), json).await,
+            Some(Verb::Setup(arguments)) => set_up(&arguments, json).await,
             Some(Verb::Import { file }) => import(&jobs, &file, json).await,
             Some(Verb::Operate(verb)) => operate(jobs, verb, json).await,
+            Some(Verb::Doctor(arguments)) => doctor(&jobs, arguments, json).await,
             None => super::serve(jobs).await.map(|()| ExitCode::SUCCESS),
         };
-        ended.unwrap_or_else(|error| {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        })
+        ops::end(ended, json)
+    }
+
+    async fn set_up(arguments: &SetupArguments, is_json: bool) -> Result<ExitCode, BoxError> {
+        // A store says what is risky about it.
+        crate::telemetry::init();
+        arguments.run(&Settings::from_env()?, None, is_json).await
+    }
+
+    async fn doctor(
+        jobs: &Router,
+        arguments: DoctorArguments,
+        is_json: bool,
+    ) -> Result<ExitCode, BoxError> {
+        let settings = Settings::from_env()?;
+        Box::pin(arguments.run(settings, Some(jobs), sdk::load(), is_json)).await
     }
 
     async fn operate(jobs: Router, verb: OperateVerb, is_json: bool) -> Result<ExitCode, BoxError> {
@@ -164,7 +208,7 @@ mod cli {
         let desk = Desk { store, namespace, jobs, is_json };
         let queue = async |given: Option<String>| {
             let url = given.or(queue_url);
-            let url = url.ok_or("no queue: give --queue-url or set ONLYONCE_QUEUE_URL")?;
+            let url = url.ok_or(ops::NO_QUEUE)?;
             Ok(SqsQueue::new(&sdk::load().await).queue_url(Some(url)))
         };
         Box::pin(verb.run(&desk, queue)).await

@@ -15,26 +15,46 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ("store", &["protocol", "runtime", "error", "sdk", "store"]),
     ("sdk", &[]),
     ("secret", &["protocol", "runtime", "error", "sdk", "secret", "test_util"]),
-    ("telemetry", &[]),
+    ("telemetry", &["protocol", "runtime", "telemetry"]),
     // A handler is called with a context, which declares effects, which the service settles.
     ("handler", &["protocol", "error", "payload", "rules", "context", "handler"]),
-    ("context", &["protocol", "runtime", "error", "store", "effect", "service", "context"]),
+    (
+        "context",
+        &["protocol", "runtime", "error", "store", "effect", "service", "telemetry", "context"],
+    ),
     (
         "effect",
         &[
-            "protocol", "runtime", "error", "payload", "sdk", "secret", "store", "context",
-            "handler", "effect",
+            "protocol",
+            "runtime",
+            "error",
+            "payload",
+            "sdk",
+            "secret",
+            "store",
+            "context",
+            "handler",
+            "telemetry",
+            "effect",
         ],
     ),
     (
         "service",
         &[
-            "protocol", "runtime", "error", "payload", "rules", "store", "handler", "context",
+            "protocol",
+            "runtime",
+            "error",
+            "payload",
+            "rules",
+            "store",
+            "handler",
+            "context",
+            "telemetry",
             "service",
         ],
     ),
     ("producer", &["protocol", "runtime", "rules", "sdk", "producer"]),
-    ("front", &["protocol", "runtime", "error", "rules", "service", "front"]),
+    ("front", &["protocol", "runtime", "error", "rules", "service", "telemetry", "front"]),
     (
         "config",
         &[
@@ -52,9 +72,10 @@ const MAY_NAME: &[(&str, &[&str])] = &[
     ),
     (
         "ops",
+        // A function's environment is read as the worker reads it.
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "front", "producer", "local", "sdk", "payload", "drill", "ops",
+            "config", "front", "producer", "local", "sdk", "payload", "drill", "ops",
         ],
     ),
     ("outbox", &["protocol", "runtime", "error", "store"]),

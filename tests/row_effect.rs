@@ -276,3 +276,16 @@ async fn rows_change_once_in_dynamodb() {
     let shop = Shop::new(Arc::new(store), Rows::Dynamo(client), &stock, Folder::new());
     shop.keeps_its_books().await;
 }
+
+/// Redis has rows of no kind; opening it connects nowhere.
+#[cfg(feature = "redis")]
+#[test]
+fn a_store_without_rows_stops_the_worker_at_its_start() {
+    let folder = Folder::new();
+    let file = folder.0.join("jobs.toml");
+    std::fs::write(&file, JOBS).unwrap();
+    let store = onlyonce::store::RedisStore::open("redis://127.0.0.1:1").unwrap();
+    let jobs = Router::from_jobs_file(&file).unwrap();
+    let error = Worker::builder(store).build(jobs).unwrap_err().to_string();
+    assert!(error.contains("writes a row") && error.contains("Postgres"), "{error}");
+}

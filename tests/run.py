@@ -21,12 +21,13 @@ import time
 import uuid
 from pathlib import Path
 
-from harness import conformance, drills, mutants, processes, results
+from harness import conformance, drills, mutants, processes, results, variants
 from harness.emulator import CREDENTIALS, MiniStack
 
 ROOT = Path(__file__).resolve().parents[1]
 VENV = ROOT / ".venv/bin"
 SAM = ROOT / ".venv-sam/bin"
+LINT = ROOT / ".venv-lint/bin"
 NEXTEST_JUNIT = ROOT / "target/nextest/ci/junit.xml"
 E2E_JUNIT = ROOT / "target/reports/e2e.xml"
 
@@ -86,8 +87,11 @@ class Run:
             f"{tool}: {hint}" for tool, hint in TOOLS.items() if not shutil.which(tool, path=self.env["PATH"])
         ]
         missing += [f"{SAM / tool}: it comes with `make tools`" for tool in ("sam", "cfn-lint") if not (SAM / tool).exists()]
+        missing += [f"{LINT / tool}: it comes with `make tools`" for tool in ("checkov", "hadolint") if not (LINT / tool).exists()]
         if not (ROOT / "tests/node_modules/@aws-sdk/client-sqs").exists():
             missing.append("the Node SDK: it comes with `make tools`")
+        if not (ROOT / "tests/node_modules/@cdktn/hcl2json").exists():
+            missing.append("the reader of HCL: it comes with `make tools`")
         if not (ROOT / "tests/node_modules/stripe-stateful-mock/dist/cli.js").exists():
             missing.append("the payment provider: it comes with `make tools`")
         if not list(Path("/usr/lib/postgresql").glob("*/bin/postgres")):
@@ -106,7 +110,7 @@ class Run:
         self.call("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings", minutes=20)
         # Each feature compiles by itself, without a warning.
         for feature in ("", "producer", "dynamodb", "sqlite", "redis", "postgres", "jobs-file", "email", "ses", "secrets", "aws-effects",
-                        "lambda", "worker", "test-util"):
+                        "lambda", "worker", "worker,otel", "otel", "test-util"):
             self.call(
                 "cargo", "clippy", "--locked", "--no-default-features", "--features", feature, "--",
                 "-D", "warnings", minutes=10,
@@ -117,9 +121,22 @@ class Run:
         self.call("cargo", "deny", "check", "bans", "sources", "licenses", minutes=5)
 
     def template(self):
-        """The SAM template"""
+        """The infrastructure"""
+        folder = self.home / "variants"
+        folder.mkdir()
+        paths = [str(path) for path in variants.write(ROOT / "template.yaml", folder)]
+        # Known to checkov under this name alone.
+        shutil.copy(ROOT / "infra/Containerfile", folder / "Dockerfile")
         self.call(str(SAM / "sam"), "validate", "--lint", "--template", "template.yaml", minutes=3)
-        self.call(str(SAM / "cfn-lint"), "template.yaml", minutes=3)
+        self.call(str(SAM / "cfn-lint"), *paths, minutes=5)
+        self.call("node", "tests/hcl.mjs", "fmt", "infra/terraform", minutes=1)
+        self.call(str(LINT / "hadolint"), "infra/Containerfile", minutes=1)
+        compose = "import compose_spec, sys; compose_spec.PyCompose.from_yaml(open(sys.argv[1]).read()).to_spec()"
+        self.call(str(LINT / "python"), "-c", compose, "infra/compose.yaml", minutes=1)
+        self.call(
+            str(LINT / "checkov"), "--config-file", "infra/checkov.yaml", "--directory", str(folder),
+            "--directory", "infra/terraform", minutes=5,
+        )
 
     def emulator(self):
         """The emulator"""
@@ -153,6 +170,8 @@ class Run:
         build = ("cargo", "lambda", "build", "--locked", "--release", "--no-default-features", "--features", "worker")
         self.call(*build, "--bin", "worker", minutes=25)
         self.call(*build, "--example", "field_worker", minutes=25)
+        # The command, for the tests of what its verbs ask AWS for.
+        self.call("cargo", "build", "--locked", "--bin", "onlyonce", minutes=15)
 
     def e2e(self):
         """End to end"""

@@ -6,22 +6,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand, ValueEnum};
-use comfy_table::{ContentArrangement, Table};
+use clap::{Parser, Subcommand};
 use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
 use onlyonce::ops::{
-    self, Desk, DlqArguments, DrillArguments, OperateVerb, Queues, RecordView, SendPlan, instant,
+    self, Desk, DlqArguments, DoctorArguments, DrillArguments, ListArguments, OperateVerb, Queues,
+    RecordName, SendPlan, SetupArguments,
 };
 use onlyonce::producer::Producer;
-use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
-use onlyonce::runtime::SystemClock;
 use onlyonce::sdk;
 use onlyonce::store::Store;
 use onlyonce::{BoxError, Error};
-use serde::Serialize;
 
 /// Run SQS jobs once per key.
 #[derive(Parser)]
@@ -42,12 +39,13 @@ struct Arguments {
 enum Verb {
     /// Run messages through the jobs file on this machine, with copies and kills.
     Dev(DevArguments),
-    /// Check the jobs file, if there is one, and make the table if it is not there.
+    /// Check the jobs file, if there is one, and make the table and the queues that are not there.
     #[command(after_help = "Example:\n  ONLYONCE_STORE=dynamodb://onlyonce onlyonce setup\n  \
+        onlyonce setup --queue jobs\n  \
         ONLYONCE_STORE=sqlite:jobs.db onlyonce setup\n  \
         ONLYONCE_STORE=rediss://user:password@host:6379/0 onlyonce setup\n  \
         ONLYONCE_STORE=postgres://user:password@host/database onlyonce setup")]
-    Setup,
+    Setup(SetupArguments),
     /// Send messages, one per line of JSON. Of a file nothing is sent if a line is faulty; standard
     /// input is sent as it comes.
     #[command(after_help = "Example:\n  echo '{\"job\":\"user.welcome\",\
@@ -79,43 +77,22 @@ enum Verb {
     /// Show one record: what it holds, and what happened when.
     #[command(after_help = "Example:\n  onlyonce inspect user.welcome user:42:welcome:v1")]
     Inspect {
-        /// The job's name, or the 64 digits of a key digest from a log line.
-        job: String,
-        /// The key; left out with a digest.
-        key: Option<String>,
+        /// The record.
+        #[command(flatten)]
+        target: RecordName,
     },
-    /// List records that wait for a retry or a person.
-    #[command(after_help = "Example:\n  onlyonce list failed --limit 20")]
-    List {
-        /// Which.
-        status: Parked,
-        /// How many at most.
-        #[arg(long, default_value_t = 100)]
-        limit: usize,
-    },
+    /// List records by status, job and age.
+    #[command(after_help = "Example:\n  onlyonce list failed --job user.welcome --newer 2h\n  \
+        onlyonce list completed --scan --limit 10 --json")]
+    List(ListArguments),
     #[command(flatten)]
     Operate(OperateVerb),
     /// The dead-letter queue: what is in it and why, and bringing it back.
     Dlq(DlqArguments),
     /// Play a queue's worst days (copies, kills, lost answers, redrives) and judge what came of them.
     Drill(DrillArguments),
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Parked {
-    Released,
-    Failed,
-    Unknown,
-}
-
-impl From<Parked> for Status {
-    fn from(parked: Parked) -> Self {
-        match parked {
-            Parked::Released => Self::Released,
-            Parked::Failed => Self::Failed,
-            Parked::Unknown => Self::Unknown,
-        }
-    }
+    /// Look for what is wrong with a deployment, or with a template of one.
+    Doctor(DoctorArguments),
 }
 
 #[tokio::main]
@@ -123,17 +100,7 @@ async fn main() -> ExitCode {
     ops::end_with_the_reader();
     let arguments = Arguments::parse();
     let is_json = arguments.json;
-    match run(arguments).await {
-        Ok(code) => code,
-        Err(error) if is_json => {
-            eprintln!("{}", serde_json::json!({ "error": error.to_string() }));
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("onlyonce: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ops::end(run(arguments).await, is_json)
 }
 
 async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
@@ -141,9 +108,13 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
     let is_json = arguments.json;
     match arguments.verb {
         Verb::Dev(arguments) => arguments.run(Jobs::File(settings.jobs), is_json).await,
-        Verb::Setup => setup(&settings, is_json).await,
+        Verb::Setup(arguments) => {
+            // A store says what is risky about it.
+            onlyonce::telemetry::init();
+            arguments.run(&settings, Some(&settings.jobs), is_json).await
+        }
         Verb::Send { file, queue_url, delay, strict } => {
-            let url = queue_url.or_else(|| settings.queue_url.clone()).ok_or(NO_QUEUE)?;
+            let url = queue_url.or_else(|| settings.queue_url.clone()).ok_or(ops::NO_QUEUE)?;
             let jobs = jobs(&settings)?;
             let plan = SendPlan {
                 jobs: &jobs,
@@ -161,15 +132,14 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
             let store = store(&settings);
             ops::import_file(&file, &jobs, store, &settings.namespace, is_json).await
         }
-        Verb::Inspect { job, key } => {
-            let id = match key {
-                Some(key) => RecordId::new(&settings.namespace, &job, &IdempotencyKey::new(key)?),
-                None => RecordId::from_hex(&job)
-                    .ok_or("give a job and a key, or a key digest of 64 hex digits")?,
-            };
-            inspect(&settings, &id, is_json).await
+        Verb::Inspect { target } => {
+            let id = target.id(&settings.namespace)?;
+            ops::inspect(store(&settings).await?.as_ref(), &id, is_json).await
         }
-        Verb::List { status, limit } => list(&settings, status.into(), limit, is_json).await,
+        Verb::List(arguments) => {
+            let store = store(&settings).await?;
+            arguments.run(store.as_ref(), &settings.namespace, is_json).await
+        }
         Verb::Drill(arguments) if arguments.is_worker() => {
             DrillArguments::end_with_the_drill();
             onlyonce::serve(Router::new()).await.map(|()| ExitCode::SUCCESS)
@@ -184,7 +154,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
         Verb::Operate(verb) => {
             let url = settings.queue_url.clone();
             let queue = async |given: Option<String>| {
-                let url = given.or(url).ok_or(NO_QUEUE)?;
+                let url = given.or(url).ok_or(ops::NO_QUEUE)?;
                 Ok(SqsQueue::new(&sdk::load().await).queue_url(Some(url)))
             };
             verb.run(&desk(&settings, is_json).await?, queue).await
@@ -195,10 +165,11 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
             let desk = async || desk(&settings, is_json).await;
             Box::pin(arguments.run(queues, sdk::load(), desk)).await
         }
+        Verb::Doctor(arguments) => {
+            Box::pin(arguments.run(settings, None, sdk::load(), is_json)).await
+        }
     }
 }
-
-const NO_QUEUE: &str = "no queue: give --queue-url or set ONLYONCE_QUEUE_URL";
 
 /// As the worker reads them; the machine of a producer or an operator may have no jobs file.
 fn jobs(settings: &Settings) -> Result<Router, BoxError> {
@@ -215,103 +186,4 @@ async fn desk(settings: &Settings, is_json: bool) -> Result<Desk, BoxError> {
 
 async fn store(settings: &Settings) -> Result<Arc<dyn Store>, Error> {
     settings.store.kept()?.open(sdk::load()).await
-}
-
-async fn setup(settings: &Settings, is_json: bool) -> Result<ExitCode, BoxError> {
-    // A store says what is risky about it.
-    onlyonce::telemetry::init();
-    // A worker in Rust has no jobs file; one that is named is there.
-    let has_jobs = settings.jobs.exists() || std::env::var_os("ONLYONCE_JOBS").is_some();
-    if has_jobs {
-        Router::from_jobs_file(&settings.jobs)?;
-    }
-    let made = settings.store.kept()?.set_up(sdk::load(), &SystemClock).await?;
-    if is_json {
-        let jobs = has_jobs.then_some(&settings.jobs);
-        println!("{}", serde_json::json!({ "jobs": jobs, "table_made": made }));
-    } else {
-        let jobs = settings.jobs.display();
-        if has_jobs {
-            println!("jobs file {jobs} is fine");
-        } else {
-            println!("there is no {jobs} here, and none was checked");
-        }
-        match (&settings.store, made) {
-            (StoreSetting::Redis(_), _) => println!("Redis answers"),
-            (_, true) => println!("the table is made"),
-            (_, false) => println!("the table was there already"),
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn inspect(settings: &Settings, id: &RecordId, is_json: bool) -> Result<ExitCode, BoxError> {
-    let Some(record) = ops::inspect(store(settings).await?.as_ref(), id).await? else {
-        return Err(format!(
-            "there is no record {id} in this store; job, key and ONLYONCE_NAMESPACE name it"
-        )
-        .into());
-    };
-    if is_json {
-        print_json(&record)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut table = Table::new();
-    if let serde_json::Value::Object(fields) = serde_json::to_value(&record)? {
-        for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
-            let text = match (name.as_str(), value.as_str()) {
-                (_, Some(text)) => text.to_owned(),
-                ("created_at" | "updated_at" | "lease_until" | "not_before", None) => {
-                    time(&value, 1)
-                }
-                ("expires_at", None) => time(&value, 1000),
-                _ => value.to_string(),
-            };
-            table.add_row([name, text]);
-        }
-    }
-    println!("{table}");
-    for moment in record.timeline() {
-        println!("{}  {}", instant(moment.at), moment.what);
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// An instant of so many milliseconds a unit, as people read it.
-fn time(value: &serde_json::Value, unit: u64) -> String {
-    let at = value.as_u64().map(|n| Timestamp::from_millis(n.saturating_mul(unit)));
-    at.map_or_else(|| value.to_string(), instant)
-}
-
-async fn list(
-    settings: &Settings,
-    status: Status,
-    limit: usize,
-    is_json: bool,
-) -> Result<ExitCode, BoxError> {
-    let store = store(settings).await?;
-    let records = ops::list(store.as_ref(), &settings.namespace, status, limit).await?;
-    if is_json {
-        records.iter().try_for_each(print_json)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let mut table = Table::new();
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["job", "key", "attempt", "quarantine", "error"]);
-    for RecordView { job, key, attempt, quarantine, error, .. } in &records {
-        table.add_row([
-            job.clone(),
-            key.clone(),
-            attempt.to_string(),
-            quarantine.unwrap_or("-").to_owned(),
-            error.clone().unwrap_or_default(),
-        ]);
-    }
-    println!("{table}");
-    Ok(ExitCode::SUCCESS)
-}
-
-fn print_json(value: &impl Serialize) -> Result<(), BoxError> {
-    println!("{}", serde_json::to_string(value)?);
-    Ok(())
 }

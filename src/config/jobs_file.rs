@@ -216,7 +216,9 @@ fn job(
     let retention = retention.or(defaults.retention).map_or_else(Retention::default, |r| r.0);
     let guarantee = guarantee.as_deref();
     let common = Common { name, effect, guarantee, timeout, retention, env, folder };
-    let job = effect::job(Fields(table), &common)?.retry(retry).retention(retention);
+    let mut job = effect::job(Fields(table), &common)?.retry(retry).retention(retention);
+    job.declared.effect = Some(effect.to_owned());
+    job.declared.guarantee = guarantee.map(str::to_owned);
     match fingerprint {
         Some(fingerprint) => {
             fingerprint.applied_to(job).map_err(|text| Wrong::one("fingerprint", text))

@@ -107,7 +107,10 @@ impl MessageTable {
                      one operation; leave the constant or default out"
                         .to_owned()
                 }),
-                Ok(derive) => rules = rules.key_from(derive),
+                Ok(derive) => {
+                    rules = rules.key_from(derive);
+                    rules.key_text = Some(text.get_ref().clone());
+                }
                 Err(why) => found.at(text, |_| not_compiled("key", &why)),
             }
         }

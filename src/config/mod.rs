@@ -24,7 +24,7 @@ mod store;
 #[cfg(feature = "jobs-file")]
 pub use fault::Faults;
 #[cfg(feature = "lambda")]
-pub use settings::{RelaySetting, Settings, StoreSetting, StoreUrl};
+pub use settings::{MetricsSetting, RelaySetting, Settings, StoreSetting, StoreUrl};
 
 #[cfg(feature = "jobs-file")]
 use std::path::Path;

@@ -27,6 +27,10 @@ pub struct Settings {
     pub health: Option<SocketAddr>,
     /// `ONLYONCE_DRILL`: whether this worker plays crashes, for `onlyonce drill`.
     pub drill: bool,
+    /// `ONLYONCE_METRICS`: how the worker tells what it has counted.
+    pub metrics: MetricsSetting,
+    /// `ONLYONCE_SERVICE`: whose metrics and traces they are.
+    pub service: String,
 }
 
 /// Where records live.
@@ -60,6 +64,16 @@ pub enum RelaySetting {
     Also,
     /// `only`: it relays it and polls no queue.
     Only,
+}
+
+/// How a worker tells what it has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MetricsSetting {
+    /// `off`: not at all.
+    #[default]
+    Off,
+    /// `emf`: on its standard output, as CloudWatch reads it from a log.
+    Emf,
 }
 
 /// The URL of a server, which may hold a password: it shows its scheme and no more.
@@ -136,6 +150,29 @@ impl Settings {
                 )));
             }
         };
+        let metrics = match get("ONLYONCE_METRICS")?.as_deref() {
+            // In Lambda the standard output is CloudWatch's.
+            None if env("AWS_LAMBDA_RUNTIME_API").is_some() => MetricsSetting::Emf,
+            None | Some("off") => MetricsSetting::Off,
+            Some("emf") => MetricsSetting::Emf,
+            Some(other) => {
+                return Err(fault(format!("ONLYONCE_METRICS is {other:?}; give emf or off")));
+            }
+        };
+        let service = match get("ONLYONCE_SERVICE")? {
+            Some(name) if !is_dimension(&name) => {
+                return Err(fault(format!(
+                    "ONLYONCE_SERVICE has {} bytes or characters that CloudWatch does not take; \
+                     give up to {MOST_SERVICE} visible ASCII characters, and no colon first",
+                    name.len()
+                )));
+            }
+            Some(name) => name,
+            None => {
+                let function = env("AWS_LAMBDA_FUNCTION_NAME").filter(|name| is_dimension(name));
+                function.unwrap_or_else(|| "worker".to_owned())
+            }
+        };
         let jobs = match get("ONLYONCE_JOBS")? {
             Some(path) => PathBuf::from(path),
             None => {
@@ -154,8 +191,22 @@ impl Settings {
             concurrency,
             health: health.transpose()?,
             drill,
+            metrics,
+            service,
         })
     }
+}
+
+/// The longest name of a service, in bytes.
+const MOST_SERVICE: usize = 255;
+
+/// Whether CloudWatch takes it as the value of a dimension.
+fn is_dimension(name: &str) -> bool {
+    let is_shown = |c: u8| c.is_ascii_graphic() || c == b' ';
+    (1..=MOST_SERVICE).contains(&name.len())
+        && name.bytes().all(is_shown)
+        && !name.trim().is_empty()
+        && !name.starts_with(':')
 }
 
 fn store(text: &str) -> Result<StoreSetting, Error> {
@@ -248,6 +299,32 @@ mod tests {
     }
 
     #[test]
+    fn metrics_are_on_in_lambda_and_off_elsewhere() {
+        let metrics = |more: &[_]| read(more).unwrap().metrics;
+        let lambda = ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001");
+        assert_eq!(metrics(&[]), MetricsSetting::Off);
+        assert_eq!(metrics(&[lambda]), MetricsSetting::Emf);
+        assert_eq!(metrics(&[lambda, ("ONLYONCE_METRICS", "off")]), MetricsSetting::Off);
+        assert_eq!(metrics(&[("ONLYONCE_METRICS", "emf")]), MetricsSetting::Emf);
+        let error = read(&[("ONLYONCE_METRICS", "statsd")]).unwrap_err().to_string();
+        assert!(error.contains("ONLYONCE_METRICS") && error.contains("emf"), "{error}");
+    }
+
+    #[test]
+    fn a_service_is_named_or_the_function_is() {
+        let service = |more: &[_]| read(more).map(|settings| settings.service);
+        let function = ("AWS_LAMBDA_FUNCTION_NAME", "shop-worker");
+        assert_eq!(service(&[]).unwrap(), "worker");
+        assert_eq!(service(&[function]).unwrap(), "shop-worker");
+        assert_eq!(service(&[function, ("ONLYONCE_SERVICE", "shop")]).unwrap(), "shop");
+        let long = "x".repeat(MOST_SERVICE + 1);
+        for wrong in [":shop", "caf\u{e9}", "a\nb", long.as_str()] {
+            let error = service(&[("ONLYONCE_SERVICE", wrong)]).unwrap_err().to_string();
+            assert!(error.contains("ONLYONCE_SERVICE"), "{error}");
+        }
+    }
+
+    #[test]
     fn set_but_empty_names_the_variable() {
         for name in [
             "ONLYONCE_STORE",
@@ -258,6 +335,8 @@ mod tests {
             "ONLYONCE_RELAY",
             "ONLYONCE_CONCURRENCY",
             "ONLYONCE_DRILL",
+            "ONLYONCE_METRICS",
+            "ONLYONCE_SERVICE",
         ] {
             let error = read(&[(name, " ")]).unwrap_err().to_string();
             assert!(error.contains(name), "{error}");

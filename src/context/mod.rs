@@ -15,10 +15,13 @@ use tokio::sync::Mutex;
 
 use crate::effect::Effect;
 use crate::error::{Error, HandlerError};
-use crate::protocol::{FencingToken, Held, IdempotencyKey, RecordId, Retention, Timestamp};
+use crate::protocol::{
+    FencingToken, Held, IdempotencyKey, RecordId, Retention, Timestamp, TraceParent,
+};
 use crate::runtime::Clock;
 use crate::service::Commits;
 use crate::store::StagedWrite;
+use crate::telemetry::{Latency, Timed};
 
 pub(crate) use journal::{Journal, Staged};
 #[cfg(any(test, feature = "test-util"))]
@@ -45,6 +48,8 @@ pub(crate) struct About {
     pub attempt: u32,
     pub token: FencingToken,
     pub message_id: Option<String>,
+    /// The trace its message belongs to.
+    pub trace: Option<TraceParent>,
     /// When the handler is stopped.
     pub stop: Timestamp,
     /// How far clocks may differ.
@@ -158,6 +163,11 @@ impl Context {
 
     pub(crate) fn clock(&self) -> &dyn Clock {
         self.attempt.commits.clock()
+    }
+
+    /// Measures a call of an effect's provider, until the answer is dropped.
+    pub(crate) fn timed(&self) -> Timed<'_> {
+        self.attempt.commits.meter().timed(Latency::Effect, self.clock())
     }
 
     /// Renews the claim until `lease_until`, or finds out within `by` that it cannot be. Answers

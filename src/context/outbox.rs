@@ -5,12 +5,14 @@ use serde::Serialize;
 use super::{Context, is_over};
 use crate::error::HandlerError;
 use crate::protocol::{IdempotencyKey, OutboxEntry, event_id, xml_json};
+use crate::telemetry::here;
 
 impl Context {
     /// Puts an event into the outbox, in the transaction that completes this job: it is sent on if
     /// and only if the job is completed, and then at least once, each time under the id that this
     /// answers. The relay runs the job named `event` for it, with `payload` as its body.
     ///
+    /// It goes on in this attempt's trace, or, where none is taken, in that of the job's message.
     /// The events of one job are sent on in their order; see
     /// [`outbox_for`](Self::outbox_for) for an order beyond it.
     pub async fn outbox(
@@ -47,6 +49,7 @@ impl Context {
             body,
             created_at,
             unique: None,
+            trace: here().or_else(|| self.attempt.about.trace.clone()),
         };
         let row = entry.row(&table).map_err(HandlerError::terminal)?;
         journal.staged.push(row.into(), None)?;

@@ -18,7 +18,7 @@ use crate::protocol::{
     Timestamp,
 };
 use crate::runtime::Clock;
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 
 /// For how long a worker stands still at most.
 const STANDS_STILL: Duration = Duration::from_secs(60);
@@ -270,6 +270,10 @@ impl Store for PlayedStore {
         limit: usize,
     ) -> Result<Page, Error> {
         self.inner.scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.inner.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

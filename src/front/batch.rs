@@ -8,16 +8,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
-use tracing::{error, warn};
+use tracing::{Instrument, error, warn};
 
 use super::asked::{Asked, asked};
 use super::hiding::Hiding;
 use super::log;
 use super::message::Message;
 use super::queue::{Delay, Mark, Placed, Queue};
+use super::span;
 use crate::protocol::{Held, MAX_RETRY_AFTER, RecordId, Timestamp};
 use crate::runtime::before;
-use crate::service::{Cause, Deadline, Disposition, Ending, Hidden, Outcome, Worker, short};
+use crate::service::{
+    Around, Cause, Deadline, Disposition, Ending, Hidden, Outcome, Worker, short,
+};
 
 /// Runs a batch and answers the ids of the messages that must be delivered again, each once.
 ///
@@ -165,6 +168,7 @@ impl Batch<'_> {
             Disposition::Retry(when) => (Answer::Retry(when), None),
             Disposition::Quarantine { cause, mark } => {
                 if self.quarantine(message, &outcome, cause).await {
+                    self.worker.meter().count(cause.count());
                     if let Some(parked) = mark {
                         self.mark(message, &parked).await;
                     }
@@ -197,8 +201,16 @@ impl Batch<'_> {
                 ..Outcome::of(Ending::NotStarted)
             },
             Some(_turn) => {
-                let hidden = hiding.map(|hiding| hiding as &dyn Hidden);
-                self.worker.handle_hidden(delivery, self.deadline, hidden).await
+                let trace = message.trace();
+                let around = Around {
+                    hidden: hiding.map(|hiding| hiding as &dyn Hidden),
+                    trace: trace.as_ref(),
+                };
+                let span = span::begun(&delivery, &id, around.trace);
+                let handling = self.worker.handle_around(delivery, self.deadline, around);
+                let outcome = handling.instrument(span.clone()).await;
+                span::ended(&span, &outcome);
+                outcome
             }
         }
     }

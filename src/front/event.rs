@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::message::{Attribute, AttributeValue, Message};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::Timestamp;
+use crate::protocol::{Timestamp, TraceParent};
 
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
@@ -66,6 +66,7 @@ fn message(record: &RawValue) -> Result<Message, Error> {
         group: system("MessageGroupId"),
         asks: None,
         source_arn: record.text("eventSourceARN"),
+        xray: system("AWSTraceHeader").and_then(|header| TraceParent::from_xray(&header)),
         fault: record.fault,
     })
 }

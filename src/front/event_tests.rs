@@ -81,3 +81,24 @@ fn what_the_queue_says_of_a_message_is_read() {
     assert_eq!(message.sent_at, Some(Timestamp::from_millis(1_523_232_000_000)));
     assert_eq!(message.order(), Some(""));
 }
+
+#[test]
+fn the_trace_is_its_producers_word_or_else_x_rays() {
+    let xray = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1";
+    let traced = |attributes: &str| {
+        one(&format!(
+            "{{\"messageId\":\"m\",\"attributes\":{{\"AWSTraceHeader\":\"{xray}\"}},\
+             \"messageAttributes\":{{{attributes}}}}}"
+        ))
+    };
+    let trace = |message: Message| message.trace().map(|trace| trace.to_string());
+    let by_xray = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01";
+    assert_eq!(trace(traced("")).as_deref(), Some(by_xray));
+    let own = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let attribute = |value: &str| {
+        format!("\"traceparent\":{{\"stringValue\":\"{value}\",\"dataType\":\"String\"}}")
+    };
+    assert_eq!(trace(traced(&attribute(own))).as_deref(), Some(own));
+    assert_eq!(trace(traced(&attribute("not one"))).as_deref(), Some(by_xray));
+    assert_eq!(trace(one("{\"messageId\":\"m\"}")), None);
+}

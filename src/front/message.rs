@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::protocol::{IdempotencyKey, Timestamp};
+use crate::protocol::{ATTRIBUTE_TRACE, IdempotencyKey, Timestamp, TraceParent};
 use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 
 /// A message, as it came. `Debug` shows its id only.
@@ -25,6 +25,8 @@ pub struct Message {
     pub asks: Option<Asks>,
     /// The queue it came from.
     pub source_arn: Option<String>,
+    /// The trace that AWS says it belongs to, in X-Ray's header.
+    pub xray: Option<TraceParent>,
     /// What is wrong with the record it was read from.
     pub fault: Option<String>,
 }
@@ -35,6 +37,15 @@ impl Message {
         let attributes = [(ATTRIBUTE_JOB, job), (ATTRIBUTE_KEY, key)]
             .map(|(name, value)| (name.to_owned(), Attribute::text(value)));
         Self { body: Some(body.into()), attributes: attributes.into(), ..Self::default() }
+    }
+
+    /// The trace it belongs to: its producer's own word, the attribute `traceparent`, or else X-Ray's.
+    pub fn trace(&self) -> Option<TraceParent> {
+        let said = self.attributes.get(ATTRIBUTE_TRACE).and_then(|said| match &said.value {
+            AttributeValue::Text(text) => TraceParent::new(text.as_str()).ok(),
+            AttributeValue::Binary(_) => None,
+        });
+        said.or_else(|| self.xray.clone())
     }
 
     /// What it is in order with: its group on a FIFO queue or in an outbox; nothing elsewhere.

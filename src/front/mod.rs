@@ -13,6 +13,7 @@ mod message;
 #[cfg(feature = "lambda")]
 mod poll;
 mod queue;
+mod span;
 #[cfg(feature = "lambda")]
 mod sqs;
 

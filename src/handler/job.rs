@@ -20,6 +20,18 @@ pub(crate) struct Policy {
     pub retention: Retention,
     pub timeout: Option<Duration>,
     pub is_fused: bool,
+    /// Whether it writes rows whatever its payload: nothing for a store that has none.
+    pub stages_rows: bool,
+}
+
+/// What a jobs file says of a job's effect, for those who look at it from outside.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command looks"))]
+pub(crate) struct Declared {
+    pub effect: Option<String>,
+    pub guarantee: Option<String>,
+    /// For how long the provider remembers a key, where it can then not be asked.
+    pub key_window: Option<Duration>,
 }
 
 /// A named job.
@@ -27,6 +39,8 @@ pub(crate) struct Policy {
 pub struct Job {
     pub(crate) name: String,
     pub(crate) policy: Policy,
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command looks"))]
+    pub(crate) declared: Declared,
     pub(super) compared: Compared,
     is_raw: bool,
     service: JobService,
@@ -66,6 +80,7 @@ impl Job {
         Self {
             name: name.into(),
             policy: Policy::default(),
+            declared: Declared::default(),
             compared: Compared::Whole,
             is_raw: false,
             service: BoxCloneSyncService::new(service),
@@ -101,6 +116,18 @@ impl Job {
     #[must_use]
     pub fn fused(mut self) -> Self {
         self.policy.is_fused = true;
+        self
+    }
+
+    #[cfg(feature = "jobs-file")]
+    pub(crate) fn stages_rows(mut self) -> Self {
+        self.policy.stages_rows = true;
+        self
+    }
+
+    #[cfg(feature = "jobs-file")]
+    pub(crate) fn key_window(mut self, window: Option<Duration>) -> Self {
+        self.declared.key_window = window;
         self
     }
 

@@ -53,6 +53,14 @@ impl Router {
         &self.messages
     }
 
+    /// Each job, by its name.
+    #[cfg(feature = "cli")]
+    pub(crate) fn all(&self) -> Vec<&Job> {
+        let mut jobs: Vec<&Job> = self.jobs.values().collect();
+        jobs.sort_by(|one, other| one.name.cmp(&other.name));
+        jobs
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&Job> {
         self.jobs.get(name)
     }
@@ -60,6 +68,11 @@ impl Router {
     /// A name that was added twice: which of the two should run is anybody's guess.
     pub(crate) fn name_twice(&self) -> Option<&str> {
         self.twice.as_deref()
+    }
+
+    /// A job that writes rows.
+    pub(crate) fn staging_rows(&self) -> Option<&str> {
+        self.jobs.values().find(|job| job.policy.stages_rows).map(|job| job.name.as_str())
     }
 
     pub(crate) fn map(mut self, change: impl Fn(Job) -> Job) -> Self {

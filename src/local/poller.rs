@@ -245,6 +245,7 @@ mod tests {
             group: Some("g".to_owned()),
             asks: None,
             source_arn: Some("arn:aws:sqs:local:0:q.fifo".to_owned()),
+            xray: None,
             fault: None,
         };
         let read = crate::front::messages(&event(std::slice::from_ref(&message))).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::trace::TraceParent;
+use crate::protocol::TraceParent;
 use crate::protocol::{IdempotencyKey, xml_json};
 
 /// A command: a job, the key of the operation, and the payload. `Debug` shows the job only.

@@ -5,7 +5,6 @@ mod command;
 mod deliver;
 mod failure;
 mod parcel;
-mod trace;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -28,13 +27,13 @@ use crate::sdk;
 use batch::{Placed, pack};
 use deliver::Route;
 
+pub use crate::protocol::{ATTRIBUTE_TRACE, InvalidTraceParent, TraceParent};
 pub use command::Command;
 pub use failure::{SendError, SendErrorKind};
 #[cfg(not(feature = "cli"))]
 use parcel::Parcel;
 #[cfg(feature = "cli")]
 pub(crate) use parcel::Parcel;
-pub use trace::{ATTRIBUTE_TRACE, InvalidTraceParent, TraceParent};
 
 /// Requests under way at once, on a standard queue.
 const AT_ONCE: usize = 4;

@@ -15,6 +15,7 @@ mod record;
 mod retry;
 mod settle;
 mod time;
+mod trace;
 mod write;
 mod xml;
 
@@ -38,6 +39,7 @@ pub use settle::{
     resolve_conflict,
 };
 pub use time::{EpochSeconds, Retention, Timestamp, handler_stop};
+pub use trace::{ATTRIBUTE_TRACE, InvalidTraceParent, TraceParent};
 pub use write::{Change, ConditionalWrite, Expect, Field};
 #[cfg(feature = "producer")]
 pub(crate) use xml::is_xml;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::key::{attempt_digest, unique_digest};
 use super::xml::is_xml;
-use super::{ClaimId, IdempotencyKey, RecordId, Timestamp};
+use super::{ClaimId, IdempotencyKey, RecordId, Timestamp, TraceParent};
 
 /// One event in an outbox.
 ///
@@ -25,6 +25,8 @@ pub struct OutboxEntry {
     pub created_at: Timestamp,
     /// Set on a message that is to be in the queue once at a time.
     pub unique: Option<Unique>,
+    /// The trace it belongs to, which goes on with it.
+    pub trace: Option<TraceParent>,
 }
 
 /// What makes an entry a unique message: it is sent to the worker's own queue, and its row stays
@@ -144,6 +146,7 @@ mod tests {
             body: "{}".to_owned(),
             created_at: Timestamp::from_millis(1),
             unique: None,
+            trace: None,
         }
     }
 

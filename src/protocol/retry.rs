@@ -58,6 +58,17 @@ impl RetryPolicy {
         attempt >= self.attempts
     }
 
+    /// How long all of it may take, from the first attempt's begin to the last one's end, where each
+    /// attempt takes `attempt` and each wait is as long as it can be. Without kills: a job whose
+    /// worker dies waits for its lease, too.
+    pub fn longest(&self, attempt: Duration) -> Duration {
+        // By then every wait is as long as it gets.
+        let grown = 40.min(self.attempts);
+        let waits: Duration = (1..grown).map(|n| self.delay(n, 1.0)).sum();
+        let rest = self.delay(grown, 1.0).saturating_mul(self.attempts.saturating_sub(grown));
+        waits.saturating_add(rest).saturating_add(attempt.saturating_mul(self.attempts))
+    }
+
     /// The wait after failed attempt number `attempt` (from 1); `jitter` is in 0..1.
     pub fn delay(&self, attempt: u32, jitter: f64) -> Duration {
         let delay = match self.backoff {
@@ -94,6 +105,16 @@ mod tests {
         assert!(!policy.is_spent(2));
         assert!(policy.is_spent(3));
         assert_eq!(policy.attempts(), 3);
+    }
+
+    #[test]
+    fn the_longest_is_every_wait_and_every_attempt() {
+        let policy = RetryPolicy::exponential(SECOND * 2, SECOND * 10, 6);
+        assert_eq!(policy.longest(SECOND).as_secs(), 2 + 4 + 8 + 10 + 10 + 6);
+        assert_eq!(RetryPolicy::none().longest(SECOND), SECOND);
+        assert_eq!(RetryPolicy::fixed(SECOND, 1000).longest(SECOND).as_secs(), 999 + 1000);
+        let endless = RetryPolicy::fixed(MAX_RETRY_AFTER, u32::MAX);
+        assert!(endless.longest(Duration::MAX) == Duration::MAX);
     }
 
     proptest! {

@@ -14,7 +14,7 @@ mod source;
 mod stream;
 mod sweep;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::front::{
     ATTRIBUTE_UNIQUE, Asks, Attribute, Delay, Mark, Message, Placed, Queue, run_batch,
 };
-use crate::protocol::{Fingerprint, OutboxEntry, Timestamp, Unique};
+use crate::protocol::{ATTRIBUTE_TRACE, Fingerprint, OutboxEntry, Timestamp, Unique};
 use crate::runtime::before;
 use crate::service::{Deadline, UniqueRow, Worker};
 use crate::store::Outbox;
@@ -129,8 +129,10 @@ impl Relay {
         let rules = self.worker.message_rules();
         let attributes =
             [(&rules.job_attribute, entry.event.as_str()), (&rules.key_attribute, key)];
-        let attributes =
+        let mut attributes: BTreeMap<_, _> =
             attributes.map(|(name, value)| (name.clone(), Attribute::text(value))).into();
+        let trace = entry.trace.as_ref().map(|trace| Attribute::text(trace.as_str()));
+        attributes.extend(trace.map(|trace| (ATTRIBUTE_TRACE.to_owned(), trace)));
         Message { attributes, body: Some(entry.body.clone()), ..Message::default() }
     }
 

@@ -10,30 +10,41 @@ use crate::handler::Job;
 use crate::payload::Payload;
 use crate::protocol::{
     Claim, ClaimRequest, Held, Lease, Output, Quarantine, Record, RecordId, Status, Timestamp,
-    claim, handler_stop, mark_quarantined,
+    TraceParent, claim, handler_stop, mark_quarantined,
 };
 use crate::runtime::before;
 use crate::store::{Commit, RowWrite, StagedWrite, clear_unique};
+use crate::telemetry::{Count, Latency};
 
 /// How often a claim is decided anew before the message is given back: each round means that
 /// somebody else wrote in between.
 pub(super) const ROUNDS: usize = 8;
 
+/// What is known of a message besides what it asks for.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Around<'a> {
+    /// What is kept hidden while the job runs, where claims are renewed.
+    pub hidden: Option<&'a dyn Hidden>,
+    /// The trace that its producer, or AWS, says it belongs to.
+    pub trace: Option<&'a TraceParent>,
+}
+
 impl Worker {
     /// Runs one message as far as it can be run by `deadline`. Never fails: whatever goes wrong is
     /// an [`Outcome`] that says what is certain.
     pub async fn handle(&self, delivery: Delivery, deadline: Deadline) -> Outcome {
-        self.handle_hidden(delivery, deadline, None).await
+        self.handle_around(delivery, deadline, Around::default()).await
     }
 
-    /// The same, and keeps what is `hidden` so while the job runs, where claims are renewed.
-    pub(crate) async fn handle_hidden(
+    /// The same, with what is known of the message besides.
+    pub(crate) async fn handle_around(
         &self,
         delivery: Delivery,
         deadline: Deadline,
-        hidden: Option<&dyn Hidden>,
+        around: Around<'_>,
     ) -> Outcome {
-        let outcome = self.outcome(&delivery, deadline, hidden).await;
+        let outcome = self.outcome(&delivery, deadline, around).await;
+        self.note(&delivery, &outcome);
         if let Some(unique) = &delivery.unique
             && outcome.has_ended_otherwise()
         {
@@ -42,11 +53,21 @@ impl Worker {
         outcome
     }
 
+    fn note(&self, delivery: &Delivery, outcome: &Outcome) {
+        let Some(count) = outcome.count() else {
+            return;
+        };
+        self.meter().count(count);
+        if let (Count::Completed, Some(sent)) = (count, delivery.enqueued_at) {
+            self.meter().measure(Latency::Age, self.clock().now().since(sent));
+        }
+    }
+
     async fn outcome(
         &self,
         delivery: &Delivery,
         deadline: Deadline,
-        hidden: Option<&dyn Hidden>,
+        around: Around<'_>,
     ) -> Outcome {
         let Some(job) = self.jobs.get(&delivery.job) else {
             let reason = format!(
@@ -60,7 +81,7 @@ impl Worker {
             return Outcome { job, ..self.named(delivery, outcome) };
         };
         let outcome = match job.payload(&delivery.body) {
-            Ok(payload) => self.attempt(delivery, job, payload, deadline, hidden).await,
+            Ok(payload) => self.attempt(delivery, job, payload, deadline, around).await,
             Err(error) => Outcome::of(Ending::Undecodable(error.to_string())),
         };
         self.named(delivery, outcome)
@@ -103,7 +124,7 @@ impl Worker {
         job: &Job,
         payload: Payload,
         deadline: Deadline,
-        hidden: Option<&dyn Hidden>,
+        around: Around<'_>,
     ) -> Outcome {
         let now = self.clock().now();
         let bound = match job.policy.timeout {
@@ -141,7 +162,7 @@ impl Worker {
             until: deadline.settled.min(bound),
             stopping: &self.stopping,
             clears: self.clears(delivery.unique.as_ref()),
-            renewal: deadline.lease.map(|length| Renewal { length, bound, hidden }),
+            renewal: deadline.lease.map(|length| Renewal { length, bound, hidden: around.hidden }),
         };
         let about = |held: &Held| About {
             id: request.id.clone(),
@@ -150,6 +171,7 @@ impl Worker {
             attempt: held.attempt,
             token: held.token,
             message_id: request.message_id.clone(),
+            trace: around.trace.cloned(),
             stop,
             skew: self.skew,
             is_fused: job.policy.is_fused,
@@ -161,7 +183,10 @@ impl Worker {
             return run.at_once(job.clone(), payload, about, &request).await;
         }
         match self.claim(&request, run.clears.clone(), stop.min(lease_until)).await {
-            Ok(held) => run.to_the_end(job.clone(), payload, about(&held), held).await,
+            Ok(held) => {
+                self.meter().count(Count::Claimed);
+                run.to_the_end(job.clone(), payload, about(&held), held).await
+            }
             Err(outcome) => *outcome,
         }
     }

@@ -4,10 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::field::Empty;
+use tracing::{Instrument, info_span};
+
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Conflict, Timestamp, resolve_conflict};
 use crate::runtime::{Clock, Entropy, before};
 use crate::store::{Commit, StagedWrite, Store};
+use crate::telemetry::{Latency, Meter, SPANS, failed};
 
 /// A store and what is needed to wait for it.
 #[derive(Clone)]
@@ -15,6 +19,7 @@ pub(crate) struct Commits {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
+    meter: Arc<Meter>,
 }
 
 /// How often a write is sent at most, where its outcome was not certain.
@@ -35,7 +40,7 @@ pub(crate) enum Settled {
 
 impl Commits {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>) -> Self {
-        Self { store, clock, entropy }
+        Self { store, clock, entropy, meter: Arc::new(Meter::new()) }
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -58,6 +63,10 @@ impl Commits {
         self.entropy.as_ref()
     }
 
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
     /// Sends the write until its outcome is certain, at most four times and not after `until`; and
     /// until no other transaction is in its way, for most of that time. Sending it again is safe:
     /// its condition holds once.
@@ -78,7 +87,7 @@ impl Commits {
             if tries == TRIES || self.clock.now() >= until {
                 break;
             }
-            match before(self.clock(), until, self.store.commit(write, staged)).await {
+            match before(self.clock(), until, self.sent(write, staged)).await {
                 Some(Err(error)) if error.kind() == ErrorKind::StoreContended => {
                     last = error;
                     if self.clock.now() >= patience {
@@ -101,6 +110,26 @@ impl Commits {
             self.clock.sleep_until((self.clock.now() + pause).min(until)).await;
         }
         Err(last)
+    }
+
+    /// Sends the write once.
+    async fn sent(
+        &self,
+        write: &ConditionalWrite,
+        staged: &[StagedWrite],
+    ) -> Result<Commit, Error> {
+        let _timed = self.meter.timed(Latency::Store, self.clock());
+        let span = info_span!(
+            target: SPANS,
+            "store write",
+            otel.kind = "client",
+            otel.status_code = Empty,
+        );
+        let answer = self.store.commit(write, staged).instrument(span.clone()).await;
+        if answer.is_err() {
+            failed(&span);
+        }
+        answer
     }
 
     /// Sends a write of a claim in hand.

@@ -9,6 +9,7 @@ use crate::handler::Job;
 use crate::payload::Payload;
 use crate::protocol::{Claim, ClaimRequest, Held, Verdict, claim};
 use crate::store::Commit;
+use crate::telemetry::Count;
 
 impl Run<'_> {
     /// Runs the handler, and only then decides on the record: as a claim would, and settled in the
@@ -56,6 +57,7 @@ impl Run<'_> {
             let write = write.then(&end.write);
             match self.commits.commit(&write, end.landing(&staged), until).await {
                 Ok(Commit::Applied) => {
+                    self.commits.meter().count(Count::Claimed);
                     let (token, attempt) = (Some(held.token.0), Some(held.attempt));
                     return Outcome { token, attempt, ..end.outcome(*held) };
                 }

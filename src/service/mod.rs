@@ -9,7 +9,7 @@ mod run;
 mod stopping;
 mod worker;
 
-pub(crate) use attempt::short;
+pub(crate) use attempt::{Around, short};
 pub(crate) use commits::{Commits, Settled};
 pub use outcome::{Cause, Disposition, Ending, Outcome};
 pub(crate) use renewal::Hidden;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::protocol::{Fingerprint, Held, Output, RecordId, Timestamp};
+use crate::telemetry::Count;
 
 /// How one message ended.
 #[derive(Clone, Debug)]
@@ -74,6 +75,18 @@ pub enum Cause {
     Mismatch,
     /// The message cannot be run.
     Undecodable,
+}
+
+impl Cause {
+    /// What a message that is in quarantine for it counts as.
+    pub(crate) fn count(self) -> Count {
+        match self {
+            Self::Failed => Count::QuarantinedFailed,
+            Self::Unknown => Count::QuarantinedUnknown,
+            Self::Mismatch => Count::QuarantinedMismatch,
+            Self::Undecodable => Count::QuarantinedUndecodable,
+        }
+    }
 }
 
 impl fmt::Display for Cause {
@@ -148,7 +161,29 @@ impl Outcome {
         )
     }
 
-    /// The ending's name in logs and metrics.
+    /// What it counts as, if it is counted.
+    pub(super) fn count(&self) -> Option<Count> {
+        match &self.ending {
+            Ending::Completed(_) => Some(Count::Completed),
+            Ending::Replayed(_) => Some(Count::Replayed),
+            Ending::Released(_) => Some(Count::Retried),
+            Ending::Busy(_) => Some(Count::Busy),
+            Ending::Failed(_) => Some(Count::Failed),
+            Ending::Unknown(_) => Some(Count::Unknown),
+            Ending::LostLease => Some(Count::LostLease),
+            Ending::StoreError => Some(Count::StoreError),
+            Ending::Ignored
+            | Ending::Later(_)
+            | Ending::NotStarted
+            | Ending::FailedBefore(_)
+            | Ending::FailedAndQuarantined
+            | Ending::Mismatch { .. }
+            | Ending::Undecodable(_)
+            | Ending::Abandoned => None,
+        }
+    }
+
+    /// The ending's name in logs and traces.
     pub fn name(&self) -> &'static str {
         match &self.ending {
             Ending::Completed(_) => "completed",

@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Instrument;
 
 use super::attempt::store_error;
 use super::commits::{Commits, Settled};
@@ -116,7 +117,7 @@ impl Run<'_> {
         let over = Notify::new();
         let mut keeping = pin!(self.kept(&context, lease_until, &over));
         let mut lapsed = None;
-        let mut task = spawn(job.run(call));
+        let mut task = spawn(job.run(call).in_current_span());
         let ended = tokio::select! {
             // The task first: a result that is there is never thrown away.
             biased;

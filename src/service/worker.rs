@@ -17,6 +17,7 @@ use crate::protocol::{IdempotencyKey, Timestamp, handler_stop};
 use crate::rules::MessageRules;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::{Outbox, Store};
+use crate::telemetry::Meter;
 
 /// A message that names a job and a key. `Debug` shows neither its payload nor its key.
 #[derive(Clone)]
@@ -156,6 +157,11 @@ impl Worker {
         self.commits.shared_clock()
     }
 
+    /// What the worker and its clones have counted and measured.
+    pub fn meter(&self) -> &Arc<Meter> {
+        self.commits.meter()
+    }
+
     /// The outbox of the store it keeps its records in.
     pub(crate) fn outbox(&self) -> Option<Arc<dyn Outbox>> {
         self.commits.shared_store().outbox()
@@ -270,6 +276,12 @@ impl WorkerBuilder {
         {
             return Err(Error::new(ErrorKind::Config, "build the worker")
                 .with_detail(format!("the default job {name:?} is not there; add or correct it")));
+        }
+        if let Some(name) = jobs.staging_rows().filter(|_| !self.store.capabilities().rows) {
+            return Err(Error::new(ErrorKind::Config, "build the worker").with_detail(format!(
+                "job {name:?} writes a row, and this store commits none along with a completion; \
+                 keep its records on DynamoDB, Postgres or SQLite"
+            )));
         }
         let jobs = self.layers.iter().fold(jobs, |jobs, wrap| jobs.map(wrap));
         Ok(Worker {

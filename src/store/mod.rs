@@ -66,6 +66,11 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Page, Error>;
 
+    /// Every record, in no order: about `limit` of them, going on where an earlier part ended. Reads
+    /// all there is, for people who ask for it. What is written meanwhile may be missed, or come
+    /// twice.
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error>;
+
     /// Refuses a staged write that this store cannot commit, naming what would fit.
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error>;
 
@@ -98,6 +103,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         limit: usize,
     ) -> Result<Page, Error> {
         self.as_ref().scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.as_ref().walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
@@ -161,6 +170,23 @@ impl Page {
     pub(crate) fn of(records: Vec<Record>, is_more: bool) -> Self {
         let last = records.last().filter(|_| is_more);
         let next = last.map(|last| Cursor { updated_at: last.updated_at, id: last.id.clone() });
+        Self { records, next }
+    }
+}
+
+/// A part of all records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walk {
+    /// The records; there may be none, and more later.
+    pub records: Vec<Record>,
+    /// Where to go on, in the store's own words; `None` at the end.
+    pub next: Option<String>,
+}
+
+impl Walk {
+    /// These records by id, and whether there are more behind the last.
+    pub(crate) fn of(records: Vec<Record>, is_more: bool) -> Self {
+        let next = records.last().filter(|_| is_more).map(|last| last.id.to_string());
         Self { records, next }
     }
 }

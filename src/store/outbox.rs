@@ -5,7 +5,7 @@ use tracing::error;
 
 use super::{Columns, RowValue, RowWrite};
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{IdempotencyKey, OutboxEntry, Timestamp, Unique};
+use crate::protocol::{IdempotencyKey, OutboxEntry, Timestamp, TraceParent, Unique};
 
 /// Keeps what is on its way out.
 ///
@@ -84,6 +84,8 @@ pub(crate) mod column {
     pub const NONCE: &str = "nonce";
     pub const UNTIL: &str = "until";
     pub const SENT_AT: &str = "sent_at";
+    /// Of an event in a trace.
+    pub const TRACE: &str = "traceparent";
 }
 
 /// An instant as a column holds it.
@@ -138,6 +140,9 @@ impl OutboxEntry {
             values.push((column::NONCE, nonce.as_str().into()));
             values.push((column::UNTIL, millis(*until)));
         }
+        if let Some(trace) = &self.trace {
+            values.push((column::TRACE, trace.as_str().into()));
+        }
         values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
 
@@ -187,6 +192,11 @@ impl OutboxEntry {
             body: text(column::BODY)?,
             created_at: instant(column::CREATED_AT)?,
             unique,
+            // No event is held up by what only shows where it came from.
+            trace: match columns.get(column::TRACE) {
+                Some(RowValue::Text(text)) => TraceParent::new(text.as_str()).ok(),
+                _ => None,
+            },
         })
     }
 }
@@ -203,6 +213,7 @@ mod tests {
             body: "{\"é\":1}".to_owned(),
             created_at: Timestamp::from_millis(1),
             unique,
+            trace: None,
         }
     }
 
@@ -232,6 +243,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_trace_goes_along_and_holds_nothing_up() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let entry = OutboxEntry { trace: TraceParent::new(trace).ok(), ..entry(None) };
+        let mut columns = entry.key_columns();
+        columns.extend(entry.value_columns());
+        assert_eq!(OutboxEntry::of_columns(&columns).unwrap(), entry);
+        columns.insert(column::TRACE.to_owned(), "not one".into());
+        let read = OutboxEntry::of_columns(&columns).unwrap();
+        assert_eq!(read, OutboxEntry { trace: None, ..entry });
     }
 
     #[test]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 
 /// What goes wrong with one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,10 @@ impl Store for FaultStore {
         limit: usize,
     ) -> Result<Page, Error> {
         self.inner.scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.inner.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, HandlerError};
 use crate::front::{Delay, Mark, Message, Placed, Queue};
 use crate::local::LocalQueue;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Said, Status};
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 
 /// The store.
 #[derive(Clone)]
@@ -84,6 +84,10 @@ impl Store for GatedStore {
         limit: usize,
     ) -> Result<Page, Error> {
         self.inner.scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.inner.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

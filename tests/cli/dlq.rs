@@ -3,27 +3,31 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use aws_sdk_sqs::types::MessageAttributeValue;
+use onlyonce::front::{Poll, SqsQueue};
+use onlyonce::store::MemoryStore;
+use onlyonce::{Context, HandlerError, Router, Worker};
 use serde_json::{Value, json};
 
 use crate::operate::Bench;
 use crate::queue::Queue;
 use crate::run;
 
-struct Post {
-    bench: Bench,
-    queue: Queue,
+pub struct Post {
+    pub bench: Bench,
+    pub queue: Queue,
     dlq: Queue,
 }
 
 impl Post {
-    async fn new() -> Self {
+    pub async fn on(kind: &str) -> Self {
         let (queue, dlq) = (Queue::new().await, Queue::new().await);
-        Self { bench: Bench::on("sqlite").await, queue, dlq }
+        Self { bench: Bench::on(kind).await, queue, dlq }
     }
 
-    async fn dead(&self, job: &str, key: &str, cause: Option<&str>, body: Value) {
+    pub async fn dead(&self, job: &str, key: &str, cause: Option<&str>, body: Value) {
         let text = |value: &str| {
             MessageAttributeValue::builder().data_type("String").string_value(value).build()
         };
@@ -47,14 +51,14 @@ impl Post {
         command
     }
 
-    fn run(&self, words: &[&str]) -> (Option<i32>, String) {
+    pub fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         run(&mut self.command(), words)
     }
 }
 
 #[tokio::test]
 async fn a_replay_that_is_interrupted_and_run_again_runs_each_job_once() {
-    let post = Post::new().await;
+    let post = Post::on("sqlite").await;
     for n in 0..25 {
         post.dead("mail", &format!("k{n}"), Some("failed"), json!(n)).await;
     }
@@ -93,7 +97,7 @@ async fn a_replay_that_is_interrupted_and_run_again_runs_each_job_once() {
 
 #[tokio::test]
 async fn what_would_come_straight_back_stays_and_filters_choose() {
-    let post = Post::new().await;
+    let post = Post::on("sqlite").await;
     post.bench.unknown("a").await;
     post.dead("pay", "a", Some("unknown"), json!({})).await;
     post.dead("mail", "b", Some("failed"), json!({ "n": 1 })).await;
@@ -126,5 +130,41 @@ async fn what_would_come_straight_back_stays_and_filters_choose() {
     assert!(code == Some(0) && said.contains("pay: runs"), "{said}");
     assert_eq!(post.queue.served("pay").await.len(), 1);
     let (code, said) = run(&mut post.bench.command(), &["dlq", "list"]);
-    assert!(code == Some(1) && said.contains("set ONLYONCE_DLQ_URL"), "{said}");
+    assert!(code == Some(2) && said.contains("set ONLYONCE_DLQ_URL"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_again_at_once_ends_a_replay() {
+    let post = Post::on("sqlite").await;
+    for n in 0..3 {
+        post.dead("mail", &format!("k{n}"), Some("failed"), json!(n)).await;
+    }
+    let decline = async |_: Value, _: Context| Err::<(), _>(HandlerError::terminal("no mailbox"));
+    let worker =
+        Worker::builder(MemoryStore::new()).build(Router::new().job("mail", decline)).unwrap();
+    let poll = Poll::open(&post.queue.sdk, &post.queue.url).await.unwrap();
+    let queue = SqsQueue::new(&post.queue.sdk)
+        .queue_url(Some(post.queue.url.clone()))
+        .dlq_url(Some(post.dlq.url.clone()));
+    let (stop, told) = tokio::sync::watch::channel(false);
+    let replaying = async {
+        let mut command = post.command();
+        let mut child = command.args(["dlq", "replay", "--yes"]).spawn().unwrap();
+        let pid = child.id().to_string();
+        let waiting = tokio::task::spawn_blocking(move || child.wait().unwrap().code());
+        let code = match tokio::time::timeout(Duration::from_secs(60), waiting).await {
+            Ok(ended) => ended.unwrap(),
+            Err(_) => {
+                Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+                panic!("it does not end")
+            }
+        };
+        while post.queue.len().await > 0 {}
+        stop.send(true).unwrap();
+        code
+    };
+    let (served, code) = tokio::join!(poll.serve(&worker, &queue, told), replaying);
+    served.unwrap();
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
+    assert_eq!(post.dlq.len().await, 3, "each is back, once");
 }

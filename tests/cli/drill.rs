@@ -254,11 +254,11 @@ fn wrong_usage_is_told_from_a_broken_invariant() {
     }
     let url = ["--queue-url", "http://127.0.0.1:1/q"];
     let (code, said) = run(&mut drill(&folder).0, &url);
-    assert!(code == Some(1) && said.contains("--dlq-url"), "{said}");
+    assert!(code == Some(2) && said.contains("--dlq-url"), "{said}");
     let mut elsewhere = onlyonce(&folder.0);
     let arguments = ["drill", "--dlq-url", "http://127.0.0.1:1/d"];
     let (code, said) = run(elsewhere.args(arguments), &url);
-    assert!(code == Some(1) && said.contains("dynamodb://TABLE"), "{said}");
+    assert!(code == Some(2) && said.contains("dynamodb://TABLE"), "{said}");
 }
 
 #[test]

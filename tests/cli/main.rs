@@ -12,6 +12,7 @@
 mod accept;
 mod dev;
 mod dlq;
+mod doctor;
 mod drill;
 mod examples;
 mod operate;
@@ -25,6 +26,8 @@ mod redis;
 mod send;
 #[path = "../servers/postgres.rs"]
 mod server;
+mod telling;
+mod transcript;
 mod verbs;
 
 use std::ffi::OsStr;

@@ -1,5 +1,6 @@
 //! The operator's verbs on records that workers have left behind, over every store.
 
+use std::any::Any;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,9 +22,9 @@ use serde_json::Value;
 
 use crate::queue::Queue;
 use crate::server::Postgres;
-use crate::{Folder, onlyonce, run};
+use crate::{Folder, onlyonce, redis, run};
 
-const LONG_AGO: Duration = Duration::from_secs(600);
+pub const LONG_AGO: Duration = Duration::from_secs(600);
 
 /// A store, as the command and as a worker open it.
 pub struct Bench {
@@ -32,17 +33,28 @@ pub struct Bench {
     store: Arc<dyn Store>,
     /// How often the effect was begun.
     runs: Arc<AtomicUsize>,
-    _server: Option<Postgres>,
+    /// Ends with it.
+    _server: Option<Box<dyn Any + Send>>,
 }
 
 impl Bench {
     pub async fn on(kind: &str) -> Self {
         let folder = Folder::new();
-        let server = (kind == "postgres").then(Postgres::start);
+        let mut server: Option<Box<dyn Any + Send>> = None;
         let env = match kind {
             "sqlite" => format!("sqlite:{}", folder.0.join("records.db").display()),
             "dynamodb" => format!("dynamodb://verbs-{:016x}", fastrand::Rng::new().u64(..)),
-            _ => server.as_ref().unwrap().url(),
+            "redis" => {
+                let (started, url) = redis::plain(&folder);
+                server = Some(Box::new(started));
+                url
+            }
+            _ => {
+                let started = Postgres::start();
+                let url = started.url();
+                server = Some(Box::new(started));
+                url
+            }
         };
         let (code, said) = run(onlyonce(&folder.0).env("ONLYONCE_STORE", &env), &["setup"]);
         assert_eq!(code, Some(0), "{said}");
@@ -84,7 +96,7 @@ impl Bench {
             .unwrap()
     }
 
-    async fn deliver(&self, ago: Duration, job: &str, key: &str, body: &str) -> Ending {
+    pub async fn deliver(&self, ago: Duration, job: &str, key: &str, body: &str) -> Ending {
         let worker = self.worker(ago);
         let delivery = Delivery {
             job: job.to_owned(),
@@ -107,7 +119,7 @@ impl Bench {
     }
 
     /// Claims a key and dies.
-    async fn dead(&self, key: &str, lease_until: Timestamp) -> Held {
+    pub async fn dead(&self, key: &str, lease_until: Timestamp) -> Held {
         let key = IdempotencyKey::new(key).unwrap();
         let request = ClaimRequest {
             id: RecordId::new("default", "pay", &key),
@@ -170,7 +182,7 @@ async fn what_is_forgotten_runs_anew_and_a_late_write_loses(kind: &str) {
     let bench = Bench::on(kind).await;
     let zombie = bench.dead("k", SystemClock.now() - LONG_AGO).await;
     let (code, said) = bench.run(&["forget", "pay", "k"]);
-    assert!(code == Some(1) && said.contains("give --yes"), "{said}");
+    assert!(code == Some(2) && said.contains("give --yes"), "{said}");
     let (code, said) = bench.run(&["forget", "pay", "k", "--yes"]);
     let forgotten = "pay k: forgotten; its next message runs as if it were the first\n";
     assert_eq!((code, said.as_str()), (Some(0), forgotten));
@@ -203,6 +215,11 @@ async fn an_unknown_job_is_resolved_both_ways_on_dynamodb() {
 }
 
 #[tokio::test]
+async fn an_unknown_job_is_resolved_both_ways_on_redis() {
+    an_unknown_job_is_resolved_both_ways("redis").await;
+}
+
+#[tokio::test]
 async fn an_unknown_job_is_resolved_both_ways_on_postgres() {
     an_unknown_job_is_resolved_both_ways("postgres").await;
 }
@@ -215,6 +232,11 @@ async fn what_is_forgotten_runs_anew_and_a_late_write_loses_on_sqlite() {
 #[tokio::test]
 async fn what_is_forgotten_runs_anew_and_a_late_write_loses_on_dynamodb() {
     what_is_forgotten_runs_anew_and_a_late_write_loses("dynamodb").await;
+}
+
+#[tokio::test]
+async fn what_is_forgotten_runs_anew_and_a_late_write_loses_on_redis() {
+    what_is_forgotten_runs_anew_and_a_late_write_loses("redis").await;
 }
 
 #[tokio::test]
@@ -282,9 +304,8 @@ async fn a_story_is_told_in_the_order_in_which_it_happened() {
     assert_eq!((code, told.as_slice()), (Some(0), &expected[..]), "{said}");
 }
 
-#[tokio::test]
-async fn a_failed_job_is_replayed_with_its_own_payload_alone() {
-    let bench = Bench::on("sqlite").await;
+async fn a_failed_job_is_replayed_with_its_own_payload_alone(kind: &str) {
+    let bench = Bench::on(kind).await;
     let queue = Queue::new().await;
     let ending = bench.deliver(LONG_AGO, "decline", "k", "{\"n\": 1}").await;
     assert!(matches!(ending, Ending::Failed(_)), "{ending:?}");
@@ -305,4 +326,14 @@ async fn a_failed_job_is_replayed_with_its_own_payload_alone() {
     assert_eq!(queue.served("decline").await, [serde_json::json!({ "n": 1 })]);
     let ending = bench.deliver(Duration::ZERO, "decline", "k", "{\"n\": 1}").await;
     assert!(matches!(ending, Ending::Failed(_)), "it ran again: {ending:?}");
+}
+
+#[tokio::test]
+async fn a_failed_job_is_replayed_with_its_own_payload_alone_on_sqlite() {
+    a_failed_job_is_replayed_with_its_own_payload_alone("sqlite").await;
+}
+
+#[tokio::test]
+async fn a_failed_job_is_replayed_with_its_own_payload_alone_on_redis() {
+    a_failed_job_is_replayed_with_its_own_payload_alone("redis").await;
 }

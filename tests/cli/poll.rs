@@ -17,22 +17,30 @@ use onlyonce::store::{SqliteStore, Store};
 
 use crate::{Folder, example};
 
-struct Polling {
-    process: Child,
+pub struct Polling {
+    pub process: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
 }
 
 impl Polling {
     fn start(command: &mut Command) -> Self {
-        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let mut polling = Self { process, lines };
+        Self::started(command.stdout(Stdio::null()))
+    }
+
+    pub fn started(command: &mut Command) -> Self {
+        let mut polling = Self::spawned(command);
         polling.until(&["polling"]);
         polling
     }
 
+    pub fn spawned(command: &mut Command) -> Self {
+        let mut process = command.stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
     /// Reads log lines until one contains all of `words`.
-    fn until(&mut self, words: &[&str]) {
+    pub fn until(&mut self, words: &[&str]) {
         for line in self.lines.by_ref() {
             let line = line.unwrap();
             if words.iter().all(|word| line.contains(word)) {
@@ -42,7 +50,7 @@ impl Polling {
         panic!("it ended without a line with {words:?}");
     }
 
-    fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
@@ -56,16 +64,16 @@ impl Drop for Polling {
 }
 
 /// A queue, a store that workers share, and the file that `note` writes to.
-struct Field {
-    client: Client,
-    url: String,
-    folder: Folder,
+pub struct Field {
+    pub client: Client,
+    pub url: String,
+    pub folder: Folder,
     store: SqliteStore,
 }
 
 impl Field {
     /// A queue that hides messages for two seconds at a time.
-    async fn new(suffix: &str) -> Self {
+    pub async fn new(suffix: &str) -> Self {
         let client = Client::new(&sdk::load().await);
         let name = format!("poll-{:016x}{suffix}", fastrand::Rng::new().u64(..));
         let create = client.create_queue().queue_name(name);
@@ -83,7 +91,7 @@ impl Field {
         self.folder.0.join("notes")
     }
 
-    fn worker(&self) -> Command {
+    pub fn worker(&self) -> Command {
         let mut worker = example("field_worker");
         let records = self.folder.0.join("records.db");
         worker.env("ONLYONCE_STORE", format!("sqlite:{}", records.display()));
@@ -91,7 +99,7 @@ impl Field {
         worker
     }
 
-    async fn send(&self, job: &str, key: &str, body: &str) {
+    pub async fn send(&self, job: &str, key: &str, body: &str) {
         self.send_in(None, job, key, body).await;
     }
 
@@ -124,7 +132,7 @@ impl Field {
     }
 
     /// Messages that can be received, and those that are hidden.
-    async fn left(&self) -> [usize; 2] {
+    pub async fn left(&self) -> [usize; 2] {
         let names = [
             QueueAttributeName::ApproximateNumberOfMessages,
             QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
@@ -171,7 +179,7 @@ async fn pause() {
 }
 
 /// The status and the object that a worker's health endpoint answers.
-fn health(port: u16) -> (u16, serde_json::Value) {
+pub fn health(port: u16) -> (u16, serde_json::Value) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stream.write_all(b"GET /health HTTP/1.1\r\nhost: here\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -181,7 +189,7 @@ fn health(port: u16) -> (u16, serde_json::Value) {
     (status, serde_json::from_str(body).unwrap())
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

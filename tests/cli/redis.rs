@@ -1,19 +1,39 @@
 //! The command on a Redis that wants TLS and a password.
 
 use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::{Folder, onlyonce, run};
 
 /// Ends with its owner.
-struct Server(Child);
+pub struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A Redis in `folder`, and its URL; there once it listens.
+#[allow(clippy::disallowed_methods, reason = "the server starts in the machine's time")]
+pub fn plain(folder: &Folder) -> (Server, String) {
+    let socket = folder.0.join("redis.sock");
+    let server = Command::new("redis-server")
+        .args(["--port", "0", "--save", "", "--maxmemory-policy", "noeviction"])
+        .args(["--unixsocket", &socket.display().to_string()])
+        .args(["--dir", &folder.0.display().to_string()])
+        .stdout(Stdio::null())
+        .spawn();
+    let server = Server(server.expect("redis-server is not installed; `make tools` installs it"));
+    let begun = Instant::now();
+    while UnixStream::connect(&socket).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it does not listen");
+        std::thread::yield_now();
+    }
+    (server, format!("redis+unix://{}", socket.display()))
 }
 
 fn start(folder: &Folder, port: u16) -> Server {

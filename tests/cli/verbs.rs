@@ -1,5 +1,6 @@
 //! The verbs over a store of their own: what they say, and their exit status.
 
+use aws_sdk_sqs::types::QueueAttributeName;
 use serde_json::Value;
 
 use crate::{Folder, example, onlyonce, run};
@@ -18,6 +19,43 @@ fn setup_makes_the_store_once_and_names_a_faulty_jobs_file() {
     assert!(said.contains("jobs.toml:1") && said.contains("no guarantee is named"), "{said}");
 }
 
+#[tokio::test]
+async fn setup_makes_queues_that_lose_nothing_and_leaves_those_that_are_there() {
+    let folder = Folder::new();
+    let sqs = aws_sdk_sqs::Client::new(&onlyonce::sdk::load().await);
+    for ending in ["", ".fifo"] {
+        let name = format!("setup-{:016x}{ending}", fastrand::Rng::new().u64(..));
+        let set_up = |visibility: &str| {
+            let words = ["setup", "--queue", &name, "--visibility", visibility, "--json"];
+            let (code, said) = run(&mut onlyonce(&folder.0), &words);
+            assert_eq!(code, Some(0), "{said}");
+            serde_json::from_str::<Value>(&said).unwrap()
+        };
+        let (made, again) = (set_up("60"), set_up("90"));
+        assert_eq!((&made["queue_made"], &again["queue_made"]), (&true.into(), &false.into()));
+        assert_eq!(made["queue_url"], again["queue_url"]);
+        let attributes = async |url: &Value| {
+            let ask = sqs.get_queue_attributes().queue_url(url.as_str().unwrap());
+            let answer = ask.attribute_names(QueueAttributeName::All).send().await.unwrap();
+            let attributes = answer.attributes.unwrap();
+            move |name| attributes.get(&name).cloned()
+        };
+        let queue = attributes(&made["queue_url"]).await;
+        let dead = attributes(&made["dlq_url"]).await;
+        let redrive = queue(QueueAttributeName::RedrivePolicy).unwrap();
+        let redrive: Value = serde_json::from_str(&redrive).unwrap();
+        let dead_arn = dead(QueueAttributeName::QueueArn).unwrap();
+        assert_eq!(redrive["deadLetterTargetArn"], dead_arn);
+        assert!(dead_arn.ends_with(&format!("-dead{ending}")), "{dead_arn}");
+        assert_eq!(queue(QueueAttributeName::VisibilityTimeout).unwrap(), "60");
+        let kept = QueueAttributeName::MessageRetentionPeriod;
+        assert_eq!(queue(kept.clone()).unwrap(), "604800");
+        assert_eq!(dead(kept).unwrap(), "1209600");
+    }
+    let (code, said) = run(&mut onlyonce(&folder.0), &["setup", "--visibility", "60"]);
+    assert!(code == Some(2) && said.contains("--queue"), "{said}");
+}
+
 #[test]
 fn a_worker_in_rust_needs_no_jobs_file() {
     let folder = Folder::new();
@@ -27,6 +65,10 @@ fn a_worker_in_rust_needs_no_jobs_file() {
     let (code, said) =
         run(onlyonce(&folder.0).env("ONLYONCE_JOBS", folder.0.join("none.toml")), &["setup"]);
     assert!(code == Some(1) && said.contains("none.toml: cannot be read"), "{said}");
+
+    let words = ["setup", "--json"];
+    let (code, said) = run(example("my_worker").env("ONLYONCE_STORE", &store), &words);
+    assert!(code == Some(0) && said.contains("\"table_made\":false"), "{said}");
 
     let line = "{\"job\":\"order.settle\",\"idempotency-key\":\"order:1:settle\"}";
     let done = folder.file("done.jsonl", line);
@@ -121,6 +163,7 @@ fn every_verb_has_help_with_an_example() {
         "dlq show",
         "dlq replay",
         "drill",
+        "doctor",
     ] {
         let mut command = onlyonce(&folder.0);
         let (code, said) = run(command.args(verb.split(' ')), &["--help"]);

@@ -62,7 +62,7 @@ def deploy(aws, built, stack, receiver):
     return deploy
 
 
-def test_the_shipped_template_runs_a_job_of_the_shipped_jobs_file(aws, deploy, receiver, case):
+def test_the_shipped_template_runs_a_job_of_the_shipped_jobs_file(aws, deploy, stack, receiver, case):
     outputs, job, path = deploy()
     before = len(receiver.requests(path))
     shop = deployment(aws, outputs["QueueUrl"], outputs)
@@ -75,6 +75,7 @@ def test_the_shipped_template_runs_a_job_of_the_shipped_jobs_file(aws, deploy, r
     assert record["attempt"] == 1
 
     assert_as_designed(aws, shop)
+    assert_watched(aws, shop, stack[0])
     assert "RelayArn" not in outputs
     aws.dynamodb.delete_table(TableName=shop.table)  # the stack retains it
 
@@ -93,6 +94,7 @@ def test_the_shipped_template_relays_events_to_their_jobs(aws, deploy, stack, re
     assert shop.record(job, case)["status"] == "completed"
 
     assert_relay_as_designed(aws, stack[0], relay)
+    assert_watched(aws, shop, stack[0], relay)
     for table in (shop.table, relay.table):
         aws.dynamodb.delete_table(TableName=table)  # the stack retains them
 
@@ -123,6 +125,86 @@ def test_an_existing_fifo_queue_and_table_get_a_relay(aws, deploy, receiver, cas
         shop.wait_drained()
 
 
+def test_a_fifo_queue_keeps_each_groups_order(aws, deploy, stack, receiver, case):
+    outputs, job, path = deploy("Fifo=true", "MaximumConcurrency=2", "Dashboard=false")
+    assert outputs["QueueUrl"].endswith("-jobs.fifo") and outputs["DeadLettersUrl"].endswith("-dead.fifo")
+    assert "DashboardUrl" not in outputs and not dashboards(aws, stack[0])
+    shop = deployment(aws, outputs["QueueUrl"], outputs, fifo=True)
+    before = len(receiver.requests(path))
+    names = [f"{case}-{n}" for n in range(3)]
+    shop.send_together([(job, name, {"case": name}, "group") for name in names])
+    bodies = [request.body.decode() for request in receiver.wait_for(path, count=before + 3)[before:]]
+    assert [next(name for name in names if name in body) for body in bodies] == names
+    # What nobody can run goes to the dead-letter queue, which is FIFO, too.
+    shop.send("{}", key=f"{case}-lost", group="group")
+    shop.wait_dead(lambda message: True)
+    shop.wait_drained()
+    (mapping,) = aws.functions.list_event_source_mappings(FunctionName=shop.function)["EventSourceMappings"]
+    assert mapping["ScalingConfig"] == {"MaximumConcurrency": 2}
+    assert mapping.get("MaximumBatchingWindowInSeconds", 0) == 0
+    aws.dynamodb.delete_table(TableName=shop.table)
+
+
+def test_a_key_of_ones_own_encrypts_queues_and_tables(aws, deploy, receiver, case):
+    key = aws.keys.create_key()["KeyMetadata"]["Arn"]
+    outputs, job, path = deploy(
+        "Outbox=true", f"KmsKeyArn={key}", "BatchSize=50", "BatchingWindow=1", "LogRetention=7", "AlarmAge=120"
+    )
+    shop = deployment(aws, outputs["QueueUrl"], outputs)
+    before = len(receiver.requests(path))
+    shop.send({"case": case}, job=job, key=case)
+    receiver.wait_for(path, count=before + 1)
+    shop.wait_record(job, case, "completed")
+    shop.wait_drained()
+    for url in (shop.queue_url, shop.dlq_url):
+        attributes = attributes_of(aws, url)
+        assert attributes["KmsMasterKeyId"] == key
+        assert attributes.get("SqsManagedSseEnabled", "false") == "false"
+    assert attributes_of(aws, shop.queue_url)["VisibilityTimeout"] == "80", "the window is added"
+    # The emulator does not tell what encrypts a table.
+    for table in ("Table", "OutboxTable"):
+        condition, with_key, _ = TEMPLATE["Resources"][table]["Properties"]["SSESpecification"]
+        assert (condition, with_key["SSEType"], with_key["KMSMasterKeyId"]) == ("HasKey", "KMS", "KmsKeyArn")
+    (mapping,) = aws.functions.list_event_source_mappings(FunctionName=shop.function)["EventSourceMappings"]
+    assert (mapping["BatchSize"], mapping["MaximumBatchingWindowInSeconds"]) == (50, 1)
+    for function in (shop.function, function_of(outputs["RelayArn"])):
+        group = aws.functions.get_function_configuration(FunctionName=function)["LoggingConfig"]["LogGroup"]
+        (found,) = aws.logs.describe_log_groups(logGroupNamePrefix=group)["logGroups"]
+        assert found["retentionInDays"] == 7
+        role = aws.functions.get_function_configuration(FunctionName=function)["Role"].rsplit("/", 1)[-1]
+        (name,) = aws.iam.list_role_policies(RoleName=role)["PolicyNames"]
+        granted = aws.iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
+        (statement,) = [statement for statement in granted if statement["Sid"] == "Key"]
+        assert statement["Resource"] == key
+    (age,) = [alarm for alarm in alarms_of(aws) if alarm["MetricName"] == "ApproximateAgeOfOldestMessage"
+              and alarm["Dimensions"] == [dimension("QueueName", name_of(shop.queue_url))]]
+    assert age["Threshold"] == 120
+    for table in (shop.table, outputs["OutboxTableName"]):
+        aws.dynamodb.delete_table(TableName=table)  # the stack retains them
+
+
+@pytest.mark.parametrize(
+    "parameters, says",
+    [
+        ({"BatchSize": "11"}, "needs a BatchingWindow"),
+        ({"Fifo": "true", "BatchSize": "11", "BatchingWindow": "1"}, "FIFO"),
+        ({"Fifo": "true", "BatchingWindow": "1"}, "FIFO"),
+        ({"MaximumConcurrency": "1"}, "2 to 1000"),
+        ({"ExistingOutboxStreamArn": "arn:aws:dynamodb:us-east-1:000000000000:table/a-outbox/stream/1"}, "ExistingTableName"),
+    ],
+)
+def test_settings_that_exclude_one_another_are_refused_before_anything_is_made(aws, parameters, says):
+    name = f"oo-{uuid.uuid4().hex[:8]}"
+    # Packaged, as far as it comes to that.
+    template = (ROOT / "template.yaml").read_text().replace("CodeUri: infra/worker/", "CodeUri: s3://bucket/key")
+    with pytest.raises(aws.stacks.exceptions.ClientError, match=says):
+        aws.stacks.create_stack(
+            StackName=name, TemplateBody=template,
+            Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+            Parameters=[{"ParameterKey": key, "ParameterValue": value} for key, value in parameters.items()],
+        )
+
+
 @contextmanager
 def existing(aws, case):
     """What was there before: a FIFO queue, a claim table and its outbox."""
@@ -142,10 +224,44 @@ def existing(aws, case):
             aws.dynamodb.delete_table(TableName=name)
 
 
-def deployment(aws, queue_url, outputs):
+def deployment(aws, queue_url, outputs, fifo=False):
     return Deployment(
-        aws, queue_url, outputs["DeadLettersUrl"], outputs["TableName"], function_of(outputs["WorkerArn"])
+        aws, queue_url, outputs["DeadLettersUrl"], outputs["TableName"], function_of(outputs["WorkerArn"]), fifo
     )
+
+
+def attributes_of(aws, url):
+    return aws.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+
+
+def alarms_of(aws):
+    return [alarm for page in aws.alarms.get_paginator("describe_alarms").paginate() for alarm in page["MetricAlarms"]]
+
+
+def dashboards(aws, stack):
+    """The metrics on the dashboard of a stack: (namespace, name, dimensions); `None` without one."""
+    try:
+        body = json.loads(aws.alarms.get_dashboard(DashboardName=stack)["DashboardBody"])
+    except aws.alarms.exceptions.ClientError:
+        return None
+    shown = set()
+    for widget in body["widgets"]:
+        last = []
+        for metric in widget["properties"].get("metrics", []):
+            words = [word for word in metric if isinstance(word, str)]
+            # A dot stands for what the line above has in its place.
+            last = [last[at] if word == "." else word for at, word in enumerate(words)]
+            if last:
+                shown.add((*last[:2], *(f"{name}={value}" for name, value in zip(last[2::2], last[3::2]))))
+    return shown
+
+
+def name_of(url):
+    return url.rsplit("/", 1)[-1]
+
+
+def dimension(name, value):
+    return {"Name": name, "Value": value}
 
 
 def function_of(arn):
@@ -153,8 +269,10 @@ def function_of(arn):
 
 
 def assert_as_designed(aws, shop):
-    attributes = aws.sqs.get_queue_attributes(QueueUrl=shop.queue_url, AttributeNames=["All"])["Attributes"]
+    attributes = attributes_of(aws, shop.queue_url)
     assert attributes["VisibilityTimeout"] == "60", "six times the function's timeout"
+    dead = attributes_of(aws, shop.dlq_url)
+    assert int(dead["MessageRetentionPeriod"]) > int(attributes["MessageRetentionPeriod"])
     assert json.loads(attributes["RedrivePolicy"])["maxReceiveCount"] in (10, "10")
     table = aws.dynamodb.describe_table(TableName=shop.table)["Table"]
     assert table["KeySchema"] == TABLE["KeySchema"]
@@ -166,6 +284,55 @@ def assert_as_designed(aws, shop):
     assert any(queue_name in alarm["Dimensions"] for alarm in alarms)
     mappings = aws.functions.list_event_source_mappings(FunctionName=shop.function)["EventSourceMappings"]
     assert [m["FunctionResponseTypes"] for m in mappings] == [["ReportBatchItemFailures"]]
+
+
+# What the worker tells of itself, and the dashboard shows.
+OUTCOMES = ["Claimed", "Replayed", "Busy", "LostLease", "Retried", "Completed", "Failed", "Unknown", "Quarantined", "StoreError"]
+LATENCIES = ["EffectLatency", "StoreLatency", "Age"]
+
+
+def assert_watched(aws, shop, stack, relay=None):
+    """Each alarm is on a metric of this deployment, and the dashboard shows these and the rest."""
+    queue, dead, worker, claims, service = (
+        f"QueueName={name_of(shop.queue_url)}", f"QueueName={name_of(shop.dlq_url)}", f"FunctionName={shop.function}",
+        f"TableName={shop.table}", f"Service={stack}",
+    )
+    wanted = {
+        ("AWS/SQS", "ApproximateNumberOfMessagesVisible", dead),
+        ("AWS/SQS", "ApproximateAgeOfOldestMessage", queue),
+        ("AWS/Lambda", "Errors", worker),
+        ("AWS/Lambda", "Throttles", worker),
+        ("AWS/DynamoDB", "WriteThrottleEvents", claims),
+        *(("onlyonce", metric, service) for metric in ("Unknown", "LostLease", "StoreError")),
+    }
+    more = {
+        ("AWS/SQS", "ApproximateNumberOfMessagesVisible", queue),
+        ("AWS/Lambda", "Invocations", worker),
+        ("AWS/Lambda", "Duration", worker),
+        ("AWS/DynamoDB", "ConsumedWriteCapacityUnits", claims),
+        *(("onlyonce", metric, service) for metric in OUTCOMES + LATENCIES),
+    }
+    if relay:
+        of_relay = f"FunctionName={relay.function}"
+        wanted |= {
+            ("AWS/Lambda", "IteratorAge", of_relay),
+            ("AWS/Lambda", "Errors", of_relay),
+            ("AWS/DynamoDB", "WriteThrottleEvents", f"TableName={relay.table}"),
+            ("onlyonce", f"{stack}-outbox-oldest"),
+        }
+    named = [alarm for alarm in alarms_of(aws) if alarm["AlarmName"].startswith(f"{stack}-")]
+    found = {
+        (alarm["Namespace"], alarm["MetricName"], *(f"{it['Name']}={it['Value']}" for it in alarm["Dimensions"]))
+        for alarm in named
+    }
+    assert found == wanted and len(named) == len(wanted)
+    shown = dashboards(aws, stack)
+    assert shown >= wanted | more, sorted((wanted | more) - shown)
+    body = json.loads(aws.alarms.get_dashboard(DashboardName=stack)["DashboardBody"])
+    (listed,) = [widget["properties"]["alarms"] for widget in body["widgets"] if widget["type"] == "alarm"]
+    assert set(listed) == {alarm["AlarmArn"] for alarm in named}
+    variables = aws.functions.get_function_configuration(FunctionName=shop.function)["Environment"]["Variables"]
+    assert variables["ONLYONCE_SERVICE"] == stack
 
 
 def assert_relay_as_designed(aws, stack, relay):
@@ -201,11 +368,8 @@ def assert_relay_as_designed(aws, stack, relay):
     lines = [json.loads(line) for line in lines if "outbox swept" in line]
     assert lines, "no sweep is in the log"
     assert {lines[-1]["message"], lines[-1]["oldest_s"]} == {"outbox swept", swept["oldest_s"]}
-
-    alarms = {alarm["MetricName"]: alarm for alarm in aws.alarms.describe_alarms()["MetricAlarms"]}
-    of_relay = [{"Name": "FunctionName", "Value": relay.function}]
-    assert alarms["IteratorAge"]["Dimensions"] == alarms["Errors"]["Dimensions"] == of_relay
-    assert alarms[value["metricName"]]["Namespace"] == value["metricNamespace"]
+    (age,) = [alarm for alarm in alarms_of(aws) if alarm["MetricName"] == value["metricName"]]
+    assert age["Namespace"] == value["metricNamespace"]
 
 
 @pytest.mark.parametrize("policy, role", [("worker", "WorkerRole"), ("relay", "RelayRole")])
@@ -215,10 +379,9 @@ def test_the_policy_file_says_what_the_template_says(policy, role):
         statement["Sid"]: actions(statement["Action"])
         for statement in json.loads((ROOT / f"infra/iam/{policy}.json").read_text())["Statement"]
     }
-    template = yaml.load((ROOT / "template.yaml").read_text(), Loader=Intrinsics)
     by_template = {
         statement["Sid"]: actions(statement["Action"])
-        for statement in statements(template["Resources"][role])
+        for statement in statements(TEMPLATE["Resources"][role])
     }
     assert by_template == by_file
     assert not any("*" in action for granted in by_file.values() for action in granted)
@@ -237,6 +400,8 @@ def argument(loader, _, node):
 
 
 Intrinsics.add_multi_constructor("!", argument)
+
+TEMPLATE = yaml.load((ROOT / "template.yaml").read_text(), Loader=Intrinsics)
 
 
 def statements(node):

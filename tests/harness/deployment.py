@@ -51,6 +51,7 @@ class Aws:
         self.topics, self.events = client("sns"), client("events")
         self.s3, self.stacks, self.alarms = client("s3"), client("cloudformation"), client("cloudwatch")
         self.streams = client("dynamodbstreams")
+        self.keys, self.iam = client("kms"), client("iam")
 
     def invoke(self, function, event):
         """What a function answers to an event."""

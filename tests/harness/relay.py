@@ -97,7 +97,7 @@ class Source:
 
 
 @contextmanager
-def relayed(aws, shop, package, *, endpoint=None, timeout=10, source=True):
+def relayed(aws, shop, package, *, env=None, endpoint=None, timeout=10, source=True):
     """The outbox of `shop`, and its relay, on the stream unless that is left to the test."""
     table, function = f"{shop.table}-outbox", f"{shop.table}-relay"
     stream = aws.dynamodb.create_table(TableName=table, **OUTBOX)["TableDescription"]["LatestStreamArn"]
@@ -107,6 +107,7 @@ def relayed(aws, shop, package, *, endpoint=None, timeout=10, source=True):
         "ONLYONCE_STORE": f"dynamodb://{shop.table}",
         "ONLYONCE_QUEUE_URL": shop.queue_url,
         "ONLYONCE_DLQ_URL": shop.dlq_url,
+        **(env or {}),
     }
     create_function(aws, function, package, variables, timeout)
     mapping = None

@@ -13,7 +13,7 @@ use onlyonce::protocol::{
 use onlyonce::relay::Relay;
 use onlyonce::runtime::{Clock, SystemClock};
 use onlyonce::store::{
-    Capabilities, Commit, Cursor, MemoryStore, Outbox, Page, StagedWrite, Store, Take, Taken,
+    Capabilities, Commit, Cursor, MemoryStore, Outbox, Page, StagedWrite, Store, Take, Taken, Walk,
 };
 use onlyonce::{Error, Worker, outbox};
 use tokio::sync::Notify;
@@ -60,6 +60,10 @@ impl Store for Gated<dyn Store> {
 
     async fn scan(&self, of: Status, after: Option<Cursor>, most: usize) -> Result<Page, Error> {
         self.0.scan(of, after, most).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.0.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

@@ -74,6 +74,7 @@ macro_rules! relays {
     ($store:ident) => {
         relays!($store, [
             suite::a_completed_jobs_events_are_sent_once_under_their_ids,
+            suite::the_trace_of_a_job_goes_on_with_its_events,
             suite::events_of_one_order_key_go_in_order_and_hold_up_no_other,
             suite::an_event_that_waits_holds_up_all_behind_it_however_many,
             suite::an_event_that_fails_for_good_is_quarantined_and_the_next_goes_on,

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onlyonce::front::{Attribute, Message, run_batch};
 use onlyonce::protocol::{IdempotencyKey, RecordId, Status, Timestamp};
 use onlyonce::relay::Relay;
 use onlyonce::runtime::{Clock, SystemClock};
+use onlyonce::service::Deadline;
 use onlyonce::store::{Capabilities, Commit, RowValue, RowWrite, StagedWrite, Store, Take};
 use onlyonce::{Context, HandlerError, Job, Router, Worker, outbox, runtime};
 use tokio::sync::mpsc;
@@ -273,4 +275,20 @@ pub async fn an_entry_is_never_given_without_those_before_it(store: Arc<dyn Stor
     // Whoever looks now is given all of them in order, or, where a row says who has it, none.
     let given = taken(10).await;
     assert!(given.is_empty() || given == ["first", "second", "third"], "{given:?}");
+}
+
+pub async fn the_trace_of_a_job_goes_on_with_its_events(store: Arc<dyn Store>) {
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let shop = Shop::new(store);
+    let body = serde_json::to_string(&order("order-traced")).unwrap();
+    let mut message = Message::new("order.place", "order-traced", body);
+    message.attributes.insert("traceparent".to_owned(), Attribute::text(TRACE));
+    let hard = SystemClock.now() + Duration::from_secs(20);
+    let deadline = Deadline::new(SystemClock.now(), hard);
+    assert!(run_batch(&shop.worker, &shop.queue, &[message], deadline).await.is_empty());
+
+    let take = Take { now: hard, made_before: hard, until: hard, limit: 9, after: None };
+    let entries = shop.outbox.take(take).await.unwrap().entries;
+    assert_eq!(entries.len(), 1);
+    assert_eq!(entries[0].trace.as_ref().map(|trace| trace.as_str()), Some(TRACE));
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::protocol::{ConditionalWrite, Record, RecordId, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use tokio::runtime::Runtime;
 
 /// With a runtime of its own.
@@ -61,6 +61,10 @@ impl Store for Apart {
         limit: usize,
     ) -> Result<Page, Error> {
         self.wait(self.store().scan(parked, after, limit))
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.wait(self.store().walk(after, limit))
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

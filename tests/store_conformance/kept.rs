@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::protocol::{ConditionalWrite, Record, RecordId, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 
 /// What `_keeps` is goes with the store.
 pub struct Kept<S, K> {
@@ -34,6 +34,10 @@ impl<S: Store, K: Send + Sync + 'static> Store for Kept<S, K> {
         limit: usize,
     ) -> Result<Page, Error> {
         self.store.scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.store.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

@@ -47,6 +47,7 @@ macro_rules! conforms {
                 a_repeated_write_is_known_by_what_is_there,
                 a_stale_take_over_does_not_land_on_a_completion,
                 parked_records_are_scanned_oldest_first_in_pages,
+                a_walk_meets_every_record,
                 a_foreign_staged_form_is_refused_by_name,
             ],
             rows: [

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::local::{Drained, LocalQueue, Poller, QueueSettings};
 use onlyonce::protocol::{ConditionalWrite, IdempotencyKey, Record, RecordId, RetryPolicy, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use onlyonce::{Context, EffectKey, HandlerError, Job, Router, Worker};
 use tokio::sync::watch;
 
@@ -202,6 +202,10 @@ impl Store for Watched {
         limit: usize,
     ) -> Result<Page, Error> {
         self.store.scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.store.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

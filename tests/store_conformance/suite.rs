@@ -1,6 +1,6 @@
 //! What every store must do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use onlyonce::error::ErrorKind;
@@ -337,6 +337,29 @@ pub async fn parked_records_are_scanned_oldest_first_in_pages(store: Shared) {
     };
     store.commit(&write, &[]).await.unwrap();
     assert_eq!(store.scan(Status::Released, None, 9).await.unwrap().records, []);
+}
+
+pub async fn a_walk_meets_every_record(store: Shared) {
+    let shop = Shop::new();
+    for n in 0..7 {
+        claimed(&store, &format!("running {n}")).await;
+    }
+    if store.capabilities().rows {
+        assert_eq!(complete_with(&store, "done", &[shop.put("a", "cup")]).await, Commit::Applied);
+    }
+    let mut met = BTreeSet::new();
+    let mut next = None;
+    loop {
+        let part = store.walk(next, 3).await.unwrap();
+        met.extend(part.records.into_iter().map(|record| (record.key, record.status.as_str())));
+        next = part.next;
+        if next.is_none() {
+            break;
+        }
+    }
+    let done = store.capabilities().rows.then(|| ("done".to_owned(), Status::Completed.as_str()));
+    let running = (0..7).map(|n| (format!("running {n}"), Status::Claimed.as_str()));
+    assert_eq!(met, running.chain(done).collect());
 }
 
 pub async fn a_foreign_staged_form_is_refused_by_name(store: Shared) {

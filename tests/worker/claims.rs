@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::kit::{Kit, SECOND, START, delivery, id, message};
 
 /// Claims the key as another worker would, and leaves it so: that worker has died.
-async fn claimed_by_a_dead_worker(kit: &Kit, job: &str, key: &str, body: &str) {
+pub async fn claimed_by_a_dead_worker(kit: &Kit, job: &str, key: &str, body: &str) {
     let now = kit.clock.now();
     let request = other_workers_request(job, key, body, now);
     let Claim::Take { write, .. } = claim(None, &request, now) else { panic!("the key is free") };
@@ -68,7 +68,7 @@ async fn a_rejected_duplicate_leaves_the_holders_record_untouched() {
 }
 
 /// A job whose claim is taken over by another worker while it runs.
-fn overtaken(kit_store: Arc<dyn Store>, answer: Result<(), &'static str>) -> Job {
+pub fn overtaken(kit_store: Arc<dyn Store>, answer: Result<(), &'static str>) -> Job {
     Job::new("overtaken", move |_: Value, cx: Context| {
         let store = kit_store.clone();
         async move {

@@ -19,4 +19,5 @@ mod keyed;
 mod kit;
 mod local_queue;
 mod messages;
+mod metrics;
 mod renewal;

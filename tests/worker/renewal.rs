@@ -16,7 +16,7 @@ use onlyonce::protocol::{
 use onlyonce::runtime::Clock;
 use onlyonce::service::{Deadline, Ending, Worker};
 use onlyonce::store::{
-    Capabilities, Commit, Cursor, MemoryStore, Outbox, Page, StagedWrite, Store,
+    Capabilities, Commit, Cursor, MemoryStore, Outbox, Page, StagedWrite, Store, Walk,
 };
 use onlyonce::test_util::{
     Crossing, Fate, Fault, Gate, Kind, SeededEntropy, VirtualClock, World, operation,
@@ -191,6 +191,10 @@ impl Store for Silent {
 
     async fn scan(&self, of: Status, after: Option<Cursor>, most: usize) -> Result<Page, Error> {
         self.inner.scan(of, after, most).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.inner.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

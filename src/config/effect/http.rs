@@ -95,13 +95,17 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
         return Err(wrong);
     };
     let timeout = common.timeout.unwrap_or(Duration::from_secs(10));
+    let window = match &guarantee {
+        Guarantee::Keyed { window, ask: None, .. } => *window,
+        _ => None,
+    };
     let effect =
         HttpEffect { provider, method, url, body, guarantee, secret, timeout, allow_hosts };
     let job = Job::from_calls(common.name, move |call| {
         let effect = effect.clone();
         async move { effect.run(call).await }
     });
-    let job = job.timeout(timeout.saturating_add(AROUND_THE_REQUEST));
+    let job = job.timeout(timeout.saturating_add(AROUND_THE_REQUEST)).key_window(window);
     Ok(if body == Some(BodyForm::Raw) { job.raw() } else { job })
 }
 

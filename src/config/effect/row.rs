@@ -58,7 +58,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
         let effect = effect.clone();
         async move { effect.run(call).await }
     });
-    let job = job.fused();
+    let job = job.fused().stages_rows();
     Ok(match common.timeout {
         Some(timeout) => job.timeout(timeout),
         None => job,

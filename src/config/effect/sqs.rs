@@ -62,7 +62,7 @@ pub(super) fn job(fields: Fields<'_>, common: &Common<'_>) -> Result<Job, Wrong>
         let effect = effect.clone();
         async move { effect.run(call).await }
     });
-    let job = job.timeout(timeout);
+    let job = job.timeout(timeout).key_window(guarantee.window());
     Ok(if is_raw { job.raw() } else { job })
 }
 

@@ -47,6 +47,14 @@ pub const KEY: &str = "idempotency-key";
 pub const FIFO_WINDOW: Duration = Duration::from_secs(300);
 
 impl Guarantee {
+    /// For how long a key is known at the other end, as far as that is known here.
+    pub fn window(self) -> Option<Duration> {
+        match self {
+            Self::Keyed { window } => window,
+            Self::AtLeastOnce | Self::AtMostOnce => None,
+        }
+    }
+
     /// Runs the effect `name`, whose `request` is this. What it sends carries the key under each
     /// guarantee: who receives it may tell copies apart by it.
     async fn run<T, Fut>(

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::error::{Error, ErrorKind};
 use crate::protocol::Timestamp;
 use crate::runtime::{Clock, Task, before, spawn};
+use crate::telemetry::{Count, Meter};
 
 /// Without a receive that worked for so long, a worker that has room for jobs is not healthy. A long poll takes a third.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -31,6 +32,7 @@ pub(super) struct Health {
     trying: AtomicUsize,
     running: AtomicUsize,
     is_stopping: AtomicBool,
+    meter: Arc<Meter>,
 }
 
 /// Counts as one who tries to receive while it is kept.
@@ -52,7 +54,7 @@ impl Drop for Running<'_> {
 }
 
 impl Health {
-    pub fn new(now: Timestamp) -> Arc<Self> {
+    pub fn new(now: Timestamp, meter: Arc<Meter>) -> Arc<Self> {
         Arc::new(Self {
             since: now,
             received: AtomicU64::new(0),
@@ -60,6 +62,7 @@ impl Health {
             trying: AtomicUsize::new(0),
             running: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
+            meter,
         })
     }
 
@@ -104,8 +107,27 @@ impl Health {
             "polling_since": self.since.millis(),
             "last_receive": (received > 0).then_some(received),
             "running": self.running.load(Ordering::Relaxed),
+            "counts": self.counts(),
         });
         (status, body.to_string())
+    }
+
+    /// What the worker has counted since its start, by the names of the metrics.
+    fn counts(&self) -> Value {
+        let mut counts = Map::new();
+        for (count, so_far) in Count::ALL.iter().zip(self.meter.counts()) {
+            let (name, cause) = count.name();
+            match cause {
+                None => drop(counts.insert(name.to_owned(), so_far.into())),
+                Some(cause) => {
+                    let causes = counts.entry(name).or_insert_with(|| json!({}));
+                    if let Some(causes) = causes.as_object_mut() {
+                        causes.insert(cause.to_owned(), so_far.into());
+                    }
+                }
+            }
+        }
+        counts.into()
     }
 }
 
@@ -191,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_receives_is_healthy_and_one_that_does_not_for_a_minute_is_not() {
-        let health = Health::new(START);
+        let health = Health::new(START, Arc::new(Meter::new()));
         let trying = health.trying(START);
         let (status, body) = says(&health, START + SILENCE);
         assert_eq!((status, &body["status"]), (200, &json!("polling")));
@@ -218,8 +240,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_counted_is_there_by_name() {
+        let meter = Arc::new(Meter::new());
+        let health = Health::new(START, meter.clone());
+        meter.count(Count::Claimed);
+        meter.count(Count::QuarantinedMismatch);
+        let (_, body) = says(&health, START);
+        assert_eq!(body["counts"]["Claimed"], json!(1));
+        assert_eq!(body["counts"]["Completed"], json!(0));
+        assert_eq!(body["counts"]["Quarantined"]["mismatch"], json!(1));
+        assert_eq!(body["counts"]["Quarantined"]["failed"], json!(0));
+    }
+
+    #[test]
     fn a_worker_that_stops_is_not_to_be_counted_on() {
-        let health = Health::new(START);
+        let health = Health::new(START, Arc::new(Meter::new()));
         health.received(START);
         health.stopping();
         let (status, body) = says(&health, START);

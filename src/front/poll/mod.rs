@@ -78,7 +78,7 @@ impl Poll {
 
     /// Tells how it is at this address, by HTTP: 200, or 503 while it stops and once it has not
     /// managed to receive for a minute; and in JSON since when it polls, when a receive last
-    /// worked, and how many jobs run.
+    /// worked, how many jobs run, and what was counted since the start.
     #[must_use]
     pub fn health(self, address: Option<SocketAddr>) -> Self {
         Self { health: address, ..self }
@@ -97,7 +97,7 @@ impl Poll {
         stop: watch::Receiver<bool>,
     ) -> Result<(), Error> {
         let clock = worker.shared_clock();
-        let health = Health::new(clock.now());
+        let health = Health::new(clock.now(), worker.meter().clone());
         let _answering = match self.health {
             Some(address) => Some(health::serve(address, health.clone(), clock.clone()).await?),
             None => None,
@@ -108,8 +108,8 @@ impl Poll {
         let give_up = async {
             // An error means that nobody can say stop any more; then it is as good as said.
             let _ = told.wait_for(|is_stopping| *is_stopping).await;
-            info!("stopping: running jobs finish, nothing more is received");
             health.stopping();
+            info!("stopping: running jobs finish, nothing more is received");
             let by = clock.now() + GRACE;
             worker.stop_by(by);
             clock.sleep_until(by + RELEASE).await;

@@ -5,7 +5,7 @@ use aws_sdk_sqs::types::{Message as Received, MessageSystemAttributeName};
 use super::super::message::{Attribute, AttributeValue, Message};
 use super::Poll;
 use crate::error::{Error, ErrorKind};
-use crate::protocol::Timestamp;
+use crate::protocol::{Timestamp, TraceParent};
 
 /// How long a receive waits for messages, SQS's most.
 const LONG_POLL: i32 = 20;
@@ -56,6 +56,9 @@ pub(crate) fn read(received: Received, arn: Option<&str>) -> Message {
         group: system.get(&MessageSystemAttributeName::MessageGroupId).cloned(),
         asks: None,
         source_arn: arn.map(str::to_owned),
+        xray: system
+            .get(&MessageSystemAttributeName::AwsTraceHeader)
+            .and_then(|header| TraceParent::from_xray(header)),
         fault: None,
     }
 }

@@ -8,7 +8,7 @@ use super::kill::{Boundary, Kill};
 use super::ledger::Ledger;
 use crate::error::Error;
 use crate::protocol::{Change, ConditionalWrite, Field, Record, RecordId, Status};
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 
 pub struct WatchedStore {
     inner: Arc<dyn Store>,
@@ -89,6 +89,10 @@ impl Store for WatchedStore {
         limit: usize,
     ) -> Result<Page, Error> {
         self.inner.scan(parked, after, limit).await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        self.inner.walk(after, limit).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

@@ -13,6 +13,7 @@ use super::letter::{Filter, Letter};
 use super::replay::{Fate, Plan, Replayed, replay};
 use crate::error::BoxError;
 use crate::front::{AttributeValue, SqsQueue};
+use crate::ops::ending::{NO_DLQ, NO_QUEUE};
 use crate::ops::{Desk, instant};
 use crate::protocol::Timestamp;
 use crate::runtime::{Clock, SystemClock};
@@ -90,7 +91,7 @@ impl DlqArguments {
         S: Future<Output = SdkConfig>,
     {
         let url = self.dlq_url.or(set.dlq_url);
-        let url = url.ok_or("no dead-letter queue: give --dlq-url or set ONLYONCE_DLQ_URL")?;
+        let url = url.ok_or(NO_DLQ)?;
         let desk = desk().await?;
         let sdk = sdk.await;
         let mut drawer = Drawer::new(Client::new(&sdk), url);
@@ -100,7 +101,7 @@ impl DlqArguments {
             DlqVerb::Replay { filter, yes, rate, limit, queue_url } => {
                 let url = queue_url.or(set.queue_url);
                 if yes && url.is_none() {
-                    return Err("no queue: give --queue-url or set ONLYONCE_QUEUE_URL".into());
+                    return Err(NO_QUEUE.into());
                 }
                 let queue = SqsQueue::new(&sdk).queue_url(url);
                 let plan = Plan { filter: &filter, is_dry: !yes, rate, limit };

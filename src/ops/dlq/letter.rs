@@ -1,12 +1,11 @@
 //! A message in the dead-letter queue, as people see it.
 
-use std::time::Duration;
-
 use clap::Args;
 use serde::Serialize;
 
 use crate::front::{Asked, Mark, Message, asked};
 use crate::handler::Router;
+use crate::ops::age::Ages;
 use crate::protocol::{IdempotencyKey, RecordId, Timestamp};
 
 /// What is known of a dead letter, without its body.
@@ -57,12 +56,9 @@ pub struct Filter {
     /// Those that are there for this cause: failed, unknown, mismatch, undecodable, or redriven.
     #[arg(long)]
     cause: Option<String>,
-    /// Those given up at least so long ago: 90s, 2h, 3d.
-    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
-    older: Option<Duration>,
-    /// Those given up at most so long ago.
-    #[arg(long, value_name = "AGE", value_parser = humantime::parse_duration)]
-    newer: Option<Duration>,
+    /// Since they were given up.
+    #[command(flatten)]
+    ages: Ages,
     /// The one of this key digest, as `list` and logs show it.
     #[arg(long, value_name = "DIGEST")]
     pk: Option<String>,
@@ -80,15 +76,13 @@ impl Filter {
     }
 
     pub(super) fn takes(&self, letter: &Letter, now: Timestamp) -> bool {
-        let age = now.since(Timestamp::from_millis(letter.at));
         let is = |wanted: &Option<String>, has: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| has == Some(wanted))
         };
         is(&self.job, letter.job.as_deref())
             && is(&self.cause, Some(&letter.cause))
             && is(&self.pk, letter.pk.as_deref())
-            && self.older.is_none_or(|least| age >= least)
-            && self.newer.is_none_or(|most| age <= most)
+            && self.ages.take(Timestamp::from_millis(letter.at), now)
     }
 
     /// Whether messages that no rule here can read are asked for by their cause.
@@ -99,6 +93,8 @@ impl Filter {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::front::{Attribute, QUARANTINE_ATTRIBUTE};
 
@@ -118,6 +114,7 @@ mod tests {
         let some = |text: &str| Some(text.to_owned());
         let age = |ms| Some(Duration::from_millis(ms));
         let none = Filter::default;
+        let aged = |older, newer| Filter { ages: Ages { older, newer }, ..none() };
         for (filter, takes) in [
             (none(), true),
             (Filter { job: some("a"), ..none() }, true),
@@ -126,10 +123,10 @@ mod tests {
             (Filter { cause: some("unknown"), ..none() }, false),
             (Filter { pk: Some(pk), ..none() }, true),
             (Filter { pk: some("00"), ..none() }, false),
-            (Filter { older: age(2000), ..none() }, true),
-            (Filter { older: age(2001), ..none() }, false),
-            (Filter { newer: age(2000), ..none() }, true),
-            (Filter { newer: age(1999), ..none() }, false),
+            (aged(age(2000), None), true),
+            (aged(age(2001), None), false),
+            (aged(None, age(2000)), true),
+            (aged(None, age(1999)), false),
         ] {
             assert_eq!(filter.takes(&letter, now), takes, "{filter:?}");
         }

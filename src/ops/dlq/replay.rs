@@ -30,6 +30,8 @@ pub enum Fate {
     Mismatch,
     /// It stays: no rule here can read it.
     Unreadable,
+    /// It stays: it was given up while this went on, perhaps for the second time.
+    FailedAgain,
 }
 
 impl Fate {
@@ -44,6 +46,7 @@ impl Fate {
             Self::ResolveFirst => "stays: resolve it first",
             Self::Mismatch => "stays: its key is bound to another payload",
             Self::Unreadable => "stays: correct the producer, or ask for --cause undecodable",
+            Self::FailedAgain => "stays: it was given up since this began",
         }
     }
 }
@@ -89,7 +92,8 @@ pub(in crate::ops) async fn replay(
 ) -> Result<Replayed, BoxError> {
     let (stop, _listening) = stop_signal()?;
     let mut done = Replayed { is_dry: plan.is_dry, ..Replayed::default() };
-    let mut next_at = SystemClock.now();
+    let begun = SystemClock.now();
+    let mut next_at = begun;
     loop {
         let messages = drawer.next().await?;
         if messages.is_empty() {
@@ -102,7 +106,7 @@ pub(in crate::ops) async fn replay(
             let is_over = done.is_interrupted || done.sent >= plan.limit;
             let ended = match is_over {
                 true => Ok(Became::Over),
-                false => one(desk, drawer, &message, queue, plan, &tell, &mut next_at).await,
+                false => one(desk, drawer, &message, queue, plan, &tell, begun, &mut next_at).await,
             };
             match &ended {
                 Ok(Became::Gone | Became::Sent) => done.sent += 1,
@@ -142,13 +146,18 @@ async fn one(
     queue: &dyn Queue,
     plan: &Plan<'_>,
     tell: &impl Fn(&Letter, Fate) -> Result<(), BoxError>,
+    begun: Timestamp,
     next_at: &mut Timestamp,
 ) -> Result<Became, BoxError> {
     let letter = Letter::of(message, &desk.jobs, &desk.namespace);
     if !plan.filter.takes(&letter, SystemClock.now()) {
         return Ok(Became::Other);
     }
-    let fate = fate(desk, message, plan.filter).await?;
+    // What fails again at once would be sent back for ever.
+    let fate = match letter.at > begun.millis() {
+        true => Fate::FailedAgain,
+        false => fate(desk, message, plan.filter).await?,
+    };
     let became = match (fate.is_sent(), plan.is_dry) {
         (false, _) => Became::Left,
         (true, true) => Became::Sent,

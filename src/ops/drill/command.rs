@@ -22,6 +22,8 @@ use super::sight::{Count, Sight, counting};
 use super::workers::{Stage, Workers};
 use crate::drill::{DrillKey, Ledger, Scenario};
 use crate::error::BoxError;
+use crate::ops::Usage;
+use crate::ops::ending::NO_DLQ;
 use crate::protocol::Status;
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock, before};
 
@@ -213,12 +215,11 @@ impl DrillArguments {
             return Ok(report);
         };
         let dlq_url = self.dlq_url.clone().or(dlq_url);
-        let dlq_url =
-            dlq_url.ok_or("no dead-letter queue: give --dlq-url or set ONLYONCE_DLQ_URL")?;
-        let table = table.ok_or(
+        let dlq_url = dlq_url.ok_or(NO_DLQ)?;
+        let table = table.ok_or(Usage(
             "the drill keeps its ledger in DynamoDB: set ONLYONCE_STORE to dynamodb://TABLE, the table of \
              the deployment",
-        )?;
+        ))?;
         let place = Place::deployed(queue_url.clone(), dlq_url, table).await;
         let visibility = Post::new(&place.sdk, queue_url).visibility().await?;
         let patience = given.unwrap_or(Duration::from_secs(visibility * 6 + 120));

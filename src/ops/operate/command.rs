@@ -14,6 +14,7 @@ use crate::error::BoxError;
 use crate::front::SqsQueue;
 use crate::handler::{MAX_OUTPUT, Router};
 use crate::ops::RecordView;
+use crate::ops::ending::{NO_RECORD, Usage};
 use crate::protocol::{
     self, Forget, IdempotencyKey, Output, Record, RecordId, Release, Resolution, Resolve, Status,
 };
@@ -34,11 +35,29 @@ pub struct Desk {
 
 /// One record.
 #[derive(Args, Clone, Debug)]
-pub struct Target {
+pub struct RecordName {
     /// The job's name, or the 64 digits of a key digest from a log line.
     job: String,
     /// The key; left out with a digest.
     key: Option<String>,
+}
+
+impl RecordName {
+    /// The digest that it stands for.
+    pub fn id(&self, namespace: &str) -> Result<RecordId, BoxError> {
+        Ok(match &self.key {
+            Some(key) => RecordId::new(namespace, &self.job, &IdempotencyKey::new(key)?),
+            None => RecordId::from_hex(&self.job).ok_or(NO_RECORD)?,
+        })
+    }
+}
+
+/// A record that is to be changed.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// Its name.
+    #[command(flatten)]
+    name: RecordName,
     /// How far clocks may differ: what the workers are built with, if that is more.
     #[arg(long, value_name = "SECONDS", default_value_t = SKEW.as_secs(),
         value_parser = clap::value_parser!(u64).range(SKEW.as_secs()..))]
@@ -46,13 +65,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The digest that it stands for.
-    pub fn id(&self, namespace: &str) -> Result<RecordId, BoxError> {
-        Ok(match &self.key {
-            Some(key) => RecordId::new(namespace, &self.job, &IdempotencyKey::new(key)?),
-            None => RecordId::from_hex(&self.job)
-                .ok_or("give a job and a key, or a key digest of 64 hex digits")?,
-        })
+    fn id(&self, namespace: &str) -> Result<RecordId, BoxError> {
+        self.name.id(namespace)
     }
 
     fn skew(&self) -> Duration {
@@ -211,13 +225,13 @@ impl OperateVerb {
                 Resolution::EffectDone { effect: effect.clone(), result: text(result)? }
             }
             (Self::Resolve { done: true, .. }, Some(_), None) => {
-                return Err("give what the effect answered: --result JSON".into());
+                return Err(Usage("give what the effect answered: --result JSON").into());
             }
             (Self::Resolve { done: true, .. }, None, _) => Resolution::JobDone(match output {
                 Some(output) => Output::Stored(text(output)?),
                 None => Output::Omitted,
             }),
-            (_, _, Some(_)) => return Err("what was not done has no --result".into()),
+            (_, _, Some(_)) => return Err(Usage("what was not done has no --result").into()),
             _ => Resolution::NotDone { effect: effect.clone() },
         })
     }
@@ -267,7 +281,9 @@ fn refused(error: BoxError, is_json: bool) -> Result<ExitCode, BoxError> {
 
 fn ask(id: &RecordId) -> Result<(), BoxError> {
     if !stdin().is_terminal() {
-        return Err("this forgets what was done; nobody is there to ask, so give --yes".into());
+        return Err(
+            Usage("this forgets what was done; nobody is there to ask, so give --yes").into()
+        );
     }
     eprint!("Forget {id}? Whatever it did may be done again. [y/N] ");
     stderr().flush()?;

@@ -11,7 +11,7 @@ use crate::protocol::{ClaimId, ConditionalWrite, NotNow, Record, RecordId, Times
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::store::{Commit, Store};
 
-pub use command::{Desk, OperateVerb};
+pub use command::{Desk, OperateVerb, RecordName};
 
 /// How often a record may change between the look and the write, before it is given up.
 const LOOKS: usize = 5;

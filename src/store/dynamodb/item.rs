@@ -161,6 +161,11 @@ pub(super) fn parked(status: Status) -> Expression {
     }
 }
 
+/// The key of the item stored under `pk`.
+pub(super) fn key_of(pk: String) -> Attributes {
+    HashMap::from([("pk".to_owned(), AttributeValue::S(pk))])
+}
+
 pub(super) fn encode_cursor(parked: Status, cursor: &Cursor) -> Attributes {
     HashMap::from([
         ("pk".to_owned(), text(cursor.id.as_str())),

@@ -21,7 +21,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use self::item::{Attributes, Expression};
-use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Record, RecordId, Status};
 
@@ -221,6 +221,28 @@ impl Store for DynamoStore {
             .collect::<Result<_, _>>()?;
         let next = found.last_evaluated_key.map(|key| item::decode_cursor(&key)).transpose()?;
         Ok(Page { records, next })
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        let found = self
+            .client
+            .scan()
+            .table_name(&self.table)
+            // What else is in the table is no record.
+            .filter_expression("attribute_exists(claim_id)")
+            .set_exclusive_start_key(after.map(item::key_of))
+            .limit(i32::try_from(limit).unwrap_or(i32::MAX))
+            .send()
+            .await
+            .map_err(|error| sdk_error("scan", None, error))?;
+        let records = found
+            .items
+            .unwrap_or_default()
+            .iter()
+            .map(|attributes| item::decode(&item::id(attributes)?, attributes))
+            .collect::<Result<_, _>>()?;
+        let next = found.last_evaluated_key.and_then(|key| key.get("pk")?.as_s().ok().cloned());
+        Ok(Walk { records, next })
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

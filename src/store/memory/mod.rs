@@ -9,6 +9,7 @@ use async_trait::async_trait;
 
 use super::{
     Capabilities, Columns, Commit, Cursor, Outbox, Page, RowValue, RowWrite, StagedWrite, Store,
+    Walk,
 };
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
@@ -109,6 +110,20 @@ impl Store for MemoryStore {
         let is_more = records.len() > limit;
         records.truncate(limit);
         Ok(Page::of(records, is_more))
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        let state = self.state();
+        let mut records: Vec<_> = state
+            .records
+            .values()
+            .filter(|record| after.as_ref().is_none_or(|after| record.id.as_str() > after.as_str()))
+            .cloned()
+            .collect();
+        records.sort_by(|one, other| one.id.cmp(&other.id));
+        let is_more = records.len() > limit;
+        records.truncate(limit);
+        Ok(Walk::of(records, is_more))
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

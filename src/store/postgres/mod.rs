@@ -26,7 +26,7 @@ use self::pool::{Lent, unavailable};
 use self::staged::Staged;
 use super::outbox::OUTBOX;
 use super::sql::NATIVE;
-use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use crate::error::Error;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 
@@ -129,6 +129,13 @@ impl Store for PostgresStore {
         let page = records::scan(client, parked, after.as_ref(), limit);
         let page = self.bounded("scan", page).await;
         lent.after(page)
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        let mut lent = self.lend("walk").await?;
+        let client = lent.client()?;
+        let part = self.bounded("walk", records::walk(client, after.as_deref(), limit)).await;
+        lent.after(part)
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

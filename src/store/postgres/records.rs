@@ -8,7 +8,7 @@ use super::value::{storable, typeless};
 use crate::error::Error;
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 use crate::store::sql::{SqlValue, decode, record_sql};
-use crate::store::{Commit, Cursor, Page};
+use crate::store::{Commit, Cursor, Page, Walk};
 
 /// The record as it is now.
 pub(super) async fn load(client: &Client, id: &RecordId) -> Result<Option<Record>, Error> {
@@ -75,4 +75,20 @@ pub(super) async fn scan(
     let rows = rows.map_err(|error| fault("scan", error))?;
     let records: Result<Vec<_>, _> = rows.iter().take(limit).map(|row| decode(row)).collect();
     Ok(Page::of(records?, rows.len() > limit))
+}
+
+/// All records, by id.
+pub(super) async fn walk(
+    client: &Client,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Walk, Error> {
+    let sql = "SELECT * FROM onlyonce WHERE pk > $1 ORDER BY pk LIMIT $2";
+    // One more than asked for says whether there are more.
+    let fetched = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let values: [SqlValue; 2] = [after.unwrap_or_default().into(), fetched.into()];
+    let rows = client.query_typed(sql, &typeless(&values)).await;
+    let rows = rows.map_err(|error| fault("walk", error))?;
+    let records: Result<Vec<_>, _> = rows.iter().take(limit).map(|row| decode(row)).collect();
+    Ok(Walk::of(records?, rows.len() > limit))
 }

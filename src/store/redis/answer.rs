@@ -5,7 +5,7 @@ use ::redis::Value;
 use super::hash::{Hash, decode};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Record, RecordId, Timestamp};
-use crate::store::{Commit, Cursor, Page};
+use crate::store::{Commit, Cursor, Page, Walk};
 
 /// What became of a commit.
 pub(super) fn commit(id: &RecordId, answer: Value) -> Result<Commit, Error> {
@@ -34,18 +34,8 @@ pub(super) fn record(id: &RecordId, fields: Value) -> Result<Option<Record>, Err
 
 /// A part of a scan.
 pub(super) fn page(answer: Value) -> Result<Page, Error> {
-    let parts = list(answer).and_then(|parts| <[Value; 2]>::try_from(parts).ok());
-    let [found, next] = parts.ok_or_else(|| odd("scan"))?;
-    let mut page = Page::default();
-    for found in list(found).ok_or_else(|| odd("scan"))? {
-        let pair = list(found).and_then(|pair| <[Value; 2]>::try_from(pair).ok());
-        let [pk, fields] = pair.ok_or_else(|| odd("scan"))?;
-        let id = text(pk).as_deref().and_then(RecordId::from_hex);
-        let id = id.ok_or_else(|| {
-            Error::new(ErrorKind::Record, "decode").with_detail("an index names no record id")
-        })?;
-        page.records.extend(record(&id, fields)?);
-    }
+    let [found, next] = pair(answer, "scan")?;
+    let mut page = Page { records: records(found, "scan")?, next: None };
     let next: Vec<_> = list(next).ok_or_else(|| odd("scan"))?;
     page.next = match <[Value; 2]>::try_from(next) {
         Ok([at, pk]) => {
@@ -58,6 +48,31 @@ pub(super) fn page(answer: Value) -> Result<Page, Error> {
     .map(|cursor| cursor.ok_or_else(|| odd("scan")))
     .transpose()?;
     Ok(page)
+}
+
+/// A part of a walk.
+pub(super) fn walk(answer: Value) -> Result<Walk, Error> {
+    let [found, next] = pair(answer, "walk")?;
+    let next = list(next).and_then(|next| next.into_iter().next().map(text)).flatten();
+    Ok(Walk { records: records(found, "walk")?, next })
+}
+
+fn records(found: Value, operation: &'static str) -> Result<Vec<Record>, Error> {
+    let mut records = Vec::new();
+    for found in list(found).ok_or_else(|| odd(operation))? {
+        let [pk, fields] = pair(found, operation)?;
+        let id = text(pk).as_deref().and_then(RecordId::from_hex);
+        let id = id.ok_or_else(|| {
+            Error::new(ErrorKind::Record, "decode").with_detail("a key holds no record id")
+        })?;
+        records.extend(record(&id, fields)?);
+    }
+    Ok(records)
+}
+
+fn pair(value: Value, operation: &'static str) -> Result<[Value; 2], Error> {
+    let parts = list(value).and_then(|parts| <[Value; 2]>::try_from(parts).ok());
+    parts.ok_or_else(|| odd(operation))
 }
 
 /// Says nothing of what was sent.

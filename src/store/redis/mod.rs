@@ -3,6 +3,7 @@
 mod answer;
 mod fault;
 mod hash;
+mod keeping;
 mod link;
 mod staged;
 
@@ -10,15 +11,16 @@ use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use ::redis::{Client, Script, ScriptInvocation, Value, cmd};
+use ::redis::{Client, Script, ScriptInvocation, cmd};
 use async_trait::async_trait;
 
 use self::link::Link;
 use self::staged::Step;
-use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, Expect, Record, RecordId, SCHEMA_VERSION, Status};
 
+pub use keeping::RedisKeeping;
 pub use staged::RedisWrite;
 
 /// Records in Redis (6.2 or later) or Valkey.
@@ -74,8 +76,10 @@ const MAX_PAGE: usize = 500;
 
 const COMMIT_TEXT: &str = include_str!("commit.lua");
 const SCAN_TEXT: &str = include_str!("scan.lua");
+const WALK_TEXT: &str = include_str!("walk.lua");
 static COMMIT: LazyLock<Script> = LazyLock::new(|| Script::new(COMMIT_TEXT));
 static SCAN: LazyLock<Script> = LazyLock::new(|| Script::new(SCAN_TEXT));
+static WALK: LazyLock<Script> = LazyLock::new(|| Script::new(WALK_TEXT));
 
 const PARKED: [Status; 3] = [Status::Released, Status::Failed, Status::Unknown];
 
@@ -107,21 +111,13 @@ impl RedisStore {
     /// Sees that the server answers, takes the scripts, and keeps what it is given. What may lose
     /// records is answered, a line each.
     pub async fn check(&self) -> Result<Vec<String>, Error> {
-        for text in [COMMIT_TEXT, SCAN_TEXT] {
+        for text in [COMMIT_TEXT, SCAN_TEXT, WALK_TEXT] {
             let mut load = cmd("SCRIPT");
             load.arg("LOAD").arg(text);
             self.link.send("check", &load).await?;
         }
-        let memory = self.link.send("check", cmd("INFO").arg("memory")).await;
-        let said = match &memory {
-            Ok(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
-            Ok(Value::VerbatimString { text, .. }) => text.clone(),
-            Ok(_) => String::new(),
-            Err(error) if error.kind() == ErrorKind::StoreRefused => String::new(),
-            Err(_) => return memory.map(|_| Vec::new()),
-        };
-        let policy = said.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        Ok(match policy.map(str::trim) {
+        let policy = self.keeping().await?.policy;
+        Ok(match policy.as_deref() {
             Some("noeviction") => Vec::new(),
             Some(policy) => vec![format!(
                 "maxmemory-policy is {policy}: a full server forgets what is done, and it is done \
@@ -133,6 +129,15 @@ impl RedisStore {
                     .to_owned(),
             ],
         })
+    }
+
+    /// How well the server keeps what it is given, as far as this user may see it.
+    pub async fn keeping(&self) -> Result<RedisKeeping, Error> {
+        match self.link.send("check", &cmd("INFO")).await {
+            Ok(info) => Ok(RedisKeeping::read(&info)),
+            Err(error) if error.kind() == ErrorKind::StoreRefused => Ok(RedisKeeping::default()),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -214,6 +219,14 @@ impl Store for RedisStore {
             call.arg(cursor.updated_at.millis()).arg(cursor.id.as_str());
         }
         answer::page(self.link.run("scan", &call).await?)
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        // The key says which shard of a cluster is meant.
+        let mut call = WALK.key(index_key(Status::Failed));
+        call.arg(format!("{PREFIX}record:")).arg(after.as_deref().unwrap_or("0"));
+        call.arg(limit.clamp(1, MAX_PAGE));
+        answer::walk(self.link.run("walk", &call).await?)
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

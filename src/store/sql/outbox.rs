@@ -7,13 +7,14 @@ use crate::store::outbox::{OUTBOX, Take, column, millis};
 use crate::store::{Columns, RowValue};
 
 /// What is read of a row: its texts, and its instants.
-pub const TEXTS: [&str; 6] = [
+pub const TEXTS: [&str; 7] = [
     column::ORDER_KEY,
     column::EVENT_ID,
     column::EVENT,
     column::BODY,
     column::MESSAGE_KEY,
     column::NONCE,
+    column::TRACE,
 ];
 /// See [`TEXTS`].
 pub const INSTANTS: [&str; 2] = [column::CREATED_AT, column::UNTIL];

@@ -66,6 +66,7 @@ CREATE TABLE onlyonce_outbox (
     body TEXT NOT NULL,
     message_key TEXT,
     nonce TEXT,
+    traceparent TEXT,
     created_at INTEGER NOT NULL,
     until INTEGER,
     sent_at INTEGER,

@@ -22,7 +22,7 @@ use self::file::Missing;
 use self::rows::Steps;
 use super::outbox::OUTBOX;
 use super::sql::NATIVE;
-use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store};
+use super::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 use crate::runtime::{Ended, blocking};
@@ -142,6 +142,11 @@ impl Store for SqliteStore {
             records::scan(connection, parked, after.as_ref(), limit)
         })
         .await
+    }
+
+    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
+        let walk = move |connection: &mut Connection| records::walk(connection, after, limit);
+        self.with("walk", walk).await
     }
 
     fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {

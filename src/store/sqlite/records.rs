@@ -7,7 +7,7 @@ use super::fault::fault;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
 use crate::store::sql::{decode, record_sql};
-use crate::store::{Cursor, Page};
+use crate::store::{Cursor, Page, Walk};
 
 /// The record as it is now.
 pub(super) fn load(connection: &Connection, id: &RecordId) -> Result<Option<Record>, Error> {
@@ -60,4 +60,26 @@ pub(super) fn scan(
         records.push(decode(row)?);
     }
     Ok(Page::of(records, false))
+}
+
+/// All records, by id.
+pub(super) fn walk(
+    connection: &Connection,
+    after: Option<String>,
+    limit: usize,
+) -> Result<Walk, Error> {
+    let fault = |error| fault("walk", error);
+    let sql = "SELECT * FROM onlyonce WHERE pk > ?1 ORDER BY pk LIMIT ?2";
+    let mut select = connection.prepare(sql).map_err(fault)?;
+    // One more than asked for says whether there are more.
+    let fetched = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let mut rows = select.query(params![after.unwrap_or_default(), fetched]).map_err(fault)?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next().map_err(fault)? {
+        if records.len() == limit {
+            return Ok(Walk::of(records, true));
+        }
+        records.push(decode(row)?);
+    }
+    Ok(Walk::of(records, false))
 }

@@ -1,4 +1,4 @@
-//! The trace a command belongs to.
+//! The trace a message belongs to.
 
 use std::fmt;
 
@@ -20,6 +20,18 @@ impl TraceParent {
     pub fn new(text: impl Into<String>) -> Result<Self, InvalidTraceParent> {
         let text = text.into();
         if is_traceparent(&text) { Ok(Self(text)) } else { Err(InvalidTraceParent) }
+    }
+
+    /// What X-Ray's header says, as SQS hands it on: `Root=1-5759e988-bd86..;Parent=53995c3f..;Sampled=1`.
+    /// `None` if it names no parent. One that leaves the decision open counts as sampled.
+    pub fn from_xray(header: &str) -> Option<Self> {
+        let field = |name: &str| {
+            let mut fields = header.split(';').filter_map(|field| field.trim().split_once('='));
+            fields.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        let (time, rest) = field("Root")?.strip_prefix("1-")?.split_once('-')?;
+        let flags = if field("Sampled") == Some("0") { "00" } else { "01" };
+        Self::new(format!("00-{time}{rest}-{}-{flags}", field("Parent")?)).ok()
     }
 
     /// As it is sent.
@@ -63,6 +75,22 @@ fn is_traceparent(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_header_of_x_ray_is_a_traceparent_where_it_names_a_parent() {
+        let read = |text: &str| TraceParent::from_xray(text).map(|trace| trace.to_string());
+        let root = "Root=1-5759e988-bd862e3fe1be46a994272793";
+        let is =
+            |flags| Some(format!("00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-{flags}"));
+        assert_eq!(read(&format!("{root};Parent=53995c3f42cd8ad8;Sampled=1")), is("01"));
+        assert_eq!(read(&format!("Sampled=0; Parent=53995c3f42cd8ad8; {root}")), is("00"));
+        assert_eq!(read(&format!("{root};Parent=53995c3f42cd8ad8")), is("01"));
+        assert_eq!(read(&format!("{root};Parent=53995c3f42cd8ad8;Lineage=a:0")), is("01"));
+        for none in ["", root, "Root=1-5759e988;Parent=53995c3f42cd8ad8", "Parent=53995c3f42cd8ad8"]
+        {
+            assert_eq!(read(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn a_traceparent_is_checked_for_its_form() {
