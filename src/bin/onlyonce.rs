@@ -142,7 +142,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
         }
         Verb::Drill(arguments) if arguments.is_worker() => {
             DrillArguments::end_with_the_drill();
-            onlyonce::serve(Router::new()).await.map(|()| ExitCode::SUCCESS)
+            Box::pin(onlyonce::serve(Router::new())).await.map(|()| ExitCode::SUCCESS)
         }
         Verb::Drill(arguments) => {
             let table = match settings.store {
