@@ -34,7 +34,7 @@ test-localstack: tools ## The end-to-end tests against the LocalStack at AWS_END
 
 .PHONY: test-mutants
 test-mutants: tools ## Takes guards out of the code; the tests must notice
-	$(PYTHON) tests/run.py tools mutants
+	$(PYTHON) tests/run.py tools mutants drills
 
 .PHONY: bench
 bench: tools $(BENCH_STORE_READY) ## The released worker beside a hand-written handler and Powertools (25 minutes)

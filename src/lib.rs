@@ -3,6 +3,8 @@
 #[cfg(any(feature = "lambda", feature = "jobs-file"))]
 pub mod config;
 pub mod context;
+#[cfg(feature = "lambda")]
+mod drill;
 pub mod effect;
 pub mod error;
 pub mod front;

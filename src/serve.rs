@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::config::{RelaySetting, Settings};
+use crate::drill;
 use crate::error::{BoxError, Error, ErrorKind};
 use crate::front::{Poll, SqsQueue};
 use crate::handler::Router;
@@ -33,6 +34,7 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     let settings = Settings::from_env()?;
     let sdk = sdk::load().await;
     let store = settings.store.open(std::future::ready(sdk.clone())).await?;
+    let (jobs, store) = drill::installed(&settings, &sdk, jobs, store)?;
     let worker = Worker::builder(store)
         .namespace(&settings.namespace)
         .concurrency(settings.concurrency)

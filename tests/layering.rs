@@ -63,12 +63,20 @@ const MAY_NAME: &[(&str, &[&str])] = &[
             "config",
         ],
     ),
+    // A job and a store of its own, for a worker that is started with its switch.
+    (
+        "drill",
+        &[
+            "protocol", "runtime", "error", "rules", "store", "handler", "context", "config",
+            "sdk", "drill",
+        ],
+    ),
     (
         "ops",
         // A function's environment is read as the worker reads it.
         &[
             "protocol", "runtime", "error", "rules", "store", "handler", "effect", "service",
-            "config", "front", "producer", "local", "sdk", "payload", "ops",
+            "config", "front", "producer", "local", "sdk", "payload", "drill", "ops",
         ],
     ),
     ("outbox", &["protocol", "runtime", "error", "store"]),
@@ -96,6 +104,7 @@ const MAY_NAME: &[(&str, &[&str])] = &[
         "serve",
         &[
             "config",
+            "drill",
             "runtime",
             "error",
             "front",
@@ -119,6 +128,7 @@ const NAMES_AWS: &[&str] = &[
     "store/dynamodb/",
     "front/",
     "producer/",
+    "drill/",
     "ops/",
     "bin/",
 ];

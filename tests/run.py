@@ -21,7 +21,7 @@ import time
 import uuid
 from pathlib import Path
 
-from harness import conformance, mutants, processes, results, variants
+from harness import conformance, drills, mutants, processes, results, variants
 from harness.emulator import CREDENTIALS, MiniStack
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -210,6 +210,24 @@ class Run:
         if survivors:
             raise Failed("\n".join(survivors))
 
+    def drills(self):
+        """Drills that must fail"""
+        patches = [p for p in sorted((ROOT / "tests/mutants").glob("*.patch")) if drills.drilled_by(p)]
+        if len(patches) < 5:
+            raise Failed("fewer than five mutants are drilled")
+        survivors = []
+        try:
+            for patch in patches:
+                try:
+                    broken = drills.run(ROOT, patch, self.env)
+                    print(f"  {patch.stem}: the drill names {', '.join(broken)}", flush=True)
+                except mutants.Survived as survived:
+                    survivors.append(f"{patch.name}: {survived}")
+        finally:
+            drills.restore(ROOT, self.env)
+        if survivors:
+            raise Failed("\n".join(survivors))
+
     def leftovers(self):
         """Nothing left behind"""
         # What a step left running is as much a fault as what does not end with its server.
@@ -278,7 +296,7 @@ class Watchdog:
 # Cheap ones first. A step that needs another is not run when that one failed.
 STEPS = [
     "tools", "fmt", "template", "deny", "clippy", "emulator", "nextest", "conformance", "doc", "bench", "build", "e2e",
-    "cases", "mutants",
+    "cases", "mutants", "drills",
 ]
 NEEDS = {
     **{step: ["tools"] for step in STEPS[1:]},
@@ -287,8 +305,9 @@ NEEDS = {
     "e2e": ["emulator", "build"],
     "cases": ["nextest", "e2e"],
     "mutants": ["emulator", "nextest"],
+    "drills": ["emulator", "nextest"],
 }
-AGAINST_EMULATOR = {"nextest", "e2e", "mutants"}
+AGAINST_EMULATOR = {"nextest", "e2e", "mutants", "drills"}
 
 
 def main():

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use onlyonce::config::Settings;
+use onlyonce::config::{Settings, StoreSetting};
 use onlyonce::front::SqsQueue;
 use onlyonce::handler::Router;
 use onlyonce::ops::dev::command::{DevArguments, Jobs};
 use onlyonce::ops::{
-    self, Desk, DlqArguments, DoctorArguments, ListArguments, OperateVerb, Queues, RecordName,
-    SendPlan, SetupArguments,
+    self, Desk, DlqArguments, DoctorArguments, DrillArguments, ListArguments, OperateVerb, Queues,
+    RecordName, SendPlan, SetupArguments,
 };
 use onlyonce::producer::Producer;
 use onlyonce::sdk;
@@ -89,6 +89,8 @@ enum Verb {
     Operate(OperateVerb),
     /// The dead-letter queue: what is in it and why, and bringing it back.
     Dlq(DlqArguments),
+    /// Play a queue's worst days (copies, kills, lost answers, redrives) and judge what came of them.
+    Drill(DrillArguments),
     /// Look for what is wrong with a deployment, or with a template of one.
     Doctor(DoctorArguments),
 }
@@ -137,6 +139,17 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
         Verb::List(arguments) => {
             let store = store(&settings).await?;
             arguments.run(store.as_ref(), &settings.namespace, is_json).await
+        }
+        Verb::Drill(arguments) if arguments.is_worker() => {
+            DrillArguments::end_with_the_drill();
+            Box::pin(onlyonce::serve(Router::new())).await.map(|()| ExitCode::SUCCESS)
+        }
+        Verb::Drill(arguments) => {
+            let table = match settings.store {
+                StoreSetting::DynamoDb { table } => Some(table),
+                _ => None,
+            };
+            Box::pin(arguments.run(table, settings.dlq_url, is_json)).await
         }
         Verb::Operate(verb) => {
             let url = settings.queue_url.clone();

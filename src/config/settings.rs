@@ -25,6 +25,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// `ONLYONCE_HEALTH`: where a worker that polls says how it is.
     pub health: Option<SocketAddr>,
+    /// `ONLYONCE_DRILL`: whether this worker plays crashes, for `onlyonce drill`.
+    pub drill: bool,
     /// `ONLYONCE_METRICS`: how the worker tells what it has counted.
     pub metrics: MetricsSetting,
     /// `ONLYONCE_SERVICE`: whose metrics and traces they are.
@@ -138,6 +140,16 @@ impl Settings {
                 )));
             }
         };
+        let drill = match get("ONLYONCE_DRILL")?.as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(other) => {
+                return Err(fault(format!(
+                    "ONLYONCE_DRILL is {other:?}; give 1 where a worker is to play crashes for \
+                     `onlyonce drill`, or unset it"
+                )));
+            }
+        };
         let metrics = match get("ONLYONCE_METRICS")?.as_deref() {
             // In Lambda the standard output is CloudWatch's.
             None if env("AWS_LAMBDA_RUNTIME_API").is_some() => MetricsSetting::Emf,
@@ -178,6 +190,7 @@ impl Settings {
             relay,
             concurrency,
             health: health.transpose()?,
+            drill,
             metrics,
             service,
         })
@@ -321,6 +334,7 @@ mod tests {
             "ONLYONCE_DLQ_URL",
             "ONLYONCE_RELAY",
             "ONLYONCE_CONCURRENCY",
+            "ONLYONCE_DRILL",
             "ONLYONCE_METRICS",
             "ONLYONCE_SERVICE",
         ] {
@@ -356,6 +370,8 @@ mod tests {
         let error = read(&[("ONLYONCE_STORE", "mysql://x")]).unwrap_err().to_string();
         assert!(error.contains("dynamodb://TABLE"), "{error}");
         assert!(read(&[("ONLYONCE_CONCURRENCY", "0")]).is_err());
+        let error = read(&[("ONLYONCE_DRILL", "yes")]).unwrap_err().to_string();
+        assert!(error.contains("ONLYONCE_DRILL") && error.contains("give 1"), "{error}");
         let error = read(&[("ONLYONCE_RELAY", "yes")]).unwrap_err().to_string();
         assert!(error.contains("only"), "{error}");
     }

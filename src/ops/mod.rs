@@ -5,6 +5,7 @@ mod age;
 pub mod dev;
 mod dlq;
 mod doctor;
+mod drill;
 mod ending;
 mod import;
 mod inspect;
@@ -20,6 +21,7 @@ mod view;
 
 pub use dlq::{DlqArguments, Queues};
 pub use doctor::DoctorArguments;
+pub use drill::DrillArguments;
 pub use ending::{NO_QUEUE, Usage, end};
 pub use import::{ImportLine, ImportReport, import, import_file};
 pub use inspect::inspect;

@@ -13,6 +13,7 @@ mod accept;
 mod dev;
 mod dlq;
 mod doctor;
+mod drill;
 mod examples;
 mod operate;
 mod order_flow;

@@ -10,6 +10,11 @@ use crate::{Folder, example, onlyonce, root, run};
 /// Commands that need more than this test has, and the file that runs them.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("make test", ".ci/run", "make test"),
+    (
+        "cargo run -- drill --local --html drill.html",
+        "tests/cli/drill.rs",
+        "[\"--local\", \"--html\",",
+    ),
     ("sam validate --lint", "tests/run.py", "\"validate\", \"--lint\""),
     ("sam build && sam deploy --guided", "tests/e2e/test_template.py", "\"deploy\""),
     (

@@ -162,6 +162,7 @@ fn every_verb_has_help_with_an_example() {
         "dlq list",
         "dlq show",
         "dlq replay",
+        "drill",
         "doctor",
     ] {
         let mut command = onlyonce(&folder.0);

@@ -22,7 +22,7 @@ const SEEN_AGAIN: usize = 10_000;
 
 /// A dead-letter queue, being gone through. What is taken out is hidden from others, and comes back
 /// by itself if this ends in any way.
-pub(super) struct Drawer {
+pub(in crate::ops) struct Drawer {
     client: Client,
     url: String,
     seen: HashSet<String>,

@@ -64,7 +64,17 @@ pub struct Filter {
     pk: Option<String>,
 }
 
+/// What is known of a message.
+pub(in crate::ops) fn letter_of(message: &Message, jobs: &Router, namespace: &str) -> Letter {
+    Letter::of(message, jobs, namespace)
+}
+
 impl Filter {
+    /// The one of this key digest.
+    pub(in crate::ops) fn of_pk(pk: String) -> Self {
+        Self { pk: Some(pk), ..Self::default() }
+    }
+
     pub(super) fn takes(&self, letter: &Letter, now: Timestamp) -> bool {
         let is = |wanted: &Option<String>, has: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| has == Some(wanted))

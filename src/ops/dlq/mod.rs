@@ -6,3 +6,6 @@ mod letter;
 mod replay;
 
 pub use command::{DlqArguments, Queues};
+pub(super) use drawer::Drawer;
+pub(super) use letter::{Filter, letter_of};
+pub(super) use replay::{Plan, replay};

@@ -73,7 +73,7 @@ pub struct Replayed {
 }
 
 /// How they are brought back.
-pub(super) struct Plan<'a> {
+pub(in crate::ops) struct Plan<'a> {
     pub filter: &'a Filter,
     pub is_dry: bool,
     /// Messages a second.
@@ -83,7 +83,7 @@ pub(super) struct Plan<'a> {
 
 /// Sends each to the queue, then takes it out. Ended between the two it is in both, and its key runs
 /// once all the same. A stop is looked for before each.
-pub(super) async fn replay(
+pub(in crate::ops) async fn replay(
     desk: &Desk,
     drawer: &mut Drawer,
     queue: &dyn Queue,
