@@ -4,12 +4,13 @@ locals {
       ONLYONCE_STORE       = "dynamodb://${local.table_name}"
       ONLYONCE_DLQ_URL     = aws_sqs_queue.dead_letters.url
       ONLYONCE_JOBS        = "jobs.toml"
-      ONLYONCE_NAMESPACE   = var.namespace
+      ONLYONCE_NAMESPACE   = var.drill ? "drill" : var.namespace
       ONLYONCE_CONCURRENCY = tostring(var.concurrency)
       # Worker and relay count as one service: they settle the same records, for the same people.
       ONLYONCE_SERVICE = var.name
       RUST_LOG         = var.log_level
     },
+    var.drill ? { ONLYONCE_DRILL = "1" } : {},
     var.endpoint_url == "" ? {} : { AWS_ENDPOINT_URL = var.endpoint_url },
   )
 }

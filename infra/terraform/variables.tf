@@ -120,6 +120,12 @@ variable "namespace" {
   default     = "default"
 }
 
+variable "drill" {
+  description = "For a staging deployment of its own, which `onlyonce drill` is to prove: the worker plays crashes, and its namespace is `drill`."
+  type        = bool
+  default     = false
+}
+
 variable "secret_arns" {
   description = "The SSM parameters and Secrets Manager secrets that jobs.toml names, and the KMS keys of your own that encrypt them; the worker may read these and no others."
   type        = list(string)

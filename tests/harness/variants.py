@@ -10,6 +10,7 @@ VARIANTS = {
     "fifo": {"Fifo": "true"},
     "kms": {"KmsKeyArn": KEY, "Outbox": "true"},
     "outbox": {"Outbox": "true"},
+    "drill": {"Drill": "true"},
     "large-batches": {"BatchSize": "1000", "BatchingWindow": "20", "MaximumConcurrency": "50", "Architecture": "arm64"},
     "existing": {
         "ExistingQueueArn": "arn:aws:sqs:us-east-1:123456789012:orders",

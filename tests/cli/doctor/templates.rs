@@ -12,6 +12,7 @@ const VARIANTS: &[&[&str]] = &[
     &["Outbox=true", "ExistingTableName=claims"],
     &["Outbox=true"],
     &["Fifo=true"],
+    &["Drill=true"],
     &["KmsKeyArn=arn:aws:kms:eu-west-1:123456789012:key/1", "Outbox=true"],
     &["BatchSize=10000", "BatchingWindow=20", "MaximumConcurrency=5"],
     &["FunctionTimeout=900", "MaxReceiveCount=1000"],
