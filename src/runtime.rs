@@ -80,13 +80,20 @@ pub async fn before<T>(
     }
 }
 
+/// Whether Lambda runs this process.
+pub(crate) fn is_lambda() -> bool {
+    std::env::var_os(LAMBDA).is_some()
+}
+
+/// What Lambda sets, and nobody else.
+pub(crate) const LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API";
+
 /// Tokio's runtime for a worker's `main`. In Lambda, where a function has a part of a core, it is one
 /// thread: handing a message's work from one to another takes longer than much of that work. A job
 /// that keeps a thread busy for long is then better off with `#[tokio::main]`. Elsewhere, and where
 /// Lambda gives one process several invocations at once, it has a thread for each core.
 pub fn executor() -> std::io::Result<tokio::runtime::Runtime> {
-    let is_set = |name| std::env::var_os(name).is_some();
-    let is_one_by_one = is_set("AWS_LAMBDA_RUNTIME_API") && !is_set("AWS_LAMBDA_MAX_CONCURRENCY");
+    let is_one_by_one = is_lambda() && std::env::var_os("AWS_LAMBDA_MAX_CONCURRENCY").is_none();
     let mut builder = if is_one_by_one {
         tokio::runtime::Builder::new_current_thread()
     } else {

@@ -15,7 +15,7 @@ use crate::front::{Poll, SqsQueue};
 use crate::handler::Router;
 use crate::lambda::{self, refuse_abort, teller};
 use crate::relay::Relay;
-use crate::runtime::{Task, spawn};
+use crate::runtime::{Task, is_lambda, spawn};
 use crate::sdk;
 use crate::service::Worker;
 use crate::telemetry::{self, Teller};
@@ -42,7 +42,7 @@ pub async fn serve(jobs: Router) -> Result<(), BoxError> {
     let teller = teller(&settings);
     let has_dlq = settings.dlq_url.is_some();
     let queue = SqsQueue::new(&sdk).queue_url(settings.queue_url.clone()).dlq_url(settings.dlq_url);
-    if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
+    if is_lambda() {
         return lambda::serve(worker, queue, teller).await;
     }
     if !has_dlq {

@@ -24,8 +24,8 @@ use onlyonce::{BoxError, Error};
 #[derive(Parser)]
 #[command(
     version,
-    after_help = "Settings come from ONLYONCE_STORE, ONLYONCE_JOBS, \
-    ONLYONCE_NAMESPACE and ONLYONCE_QUEUE_URL, and from the variables of every AWS SDK."
+    after_help = "Settings come from ONLYONCE_STORE, ONLYONCE_JOBS, ONLYONCE_NAMESPACE, \
+    ONLYONCE_QUEUE_URL and ONLYONCE_DLQ_URL, and from the variables of every AWS SDK."
 )]
 struct Arguments {
     #[command(subcommand)]

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::error::{Error, ErrorKind};
+use crate::runtime::LAMBDA;
 
 /// What the environment says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +153,7 @@ impl Settings {
         };
         let metrics = match get("ONLYONCE_METRICS")?.as_deref() {
             // In Lambda the standard output is CloudWatch's.
-            None if env("AWS_LAMBDA_RUNTIME_API").is_some() => MetricsSetting::Emf,
+            None if env(LAMBDA).is_some() => MetricsSetting::Emf,
             None | Some("off") => MetricsSetting::Off,
             Some("emf") => MetricsSetting::Emf,
             Some(other) => {

@@ -1,6 +1,7 @@
 //! Logs: JSON lines in Lambda, text on a terminal.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::Once;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -9,20 +10,26 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, registry};
 
 use super::spans::SPANS;
+use crate::runtime::is_lambda;
 
 type Taker = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// Starts logging by `RUST_LOG` (`info`, or `warn,onlyonce=debug`) and, in a build with the feature
 /// `otel`, sending traces to where the environment says. Does nothing if the program has started its
-/// own.
+/// own, or has asked before.
 pub fn init() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(start);
+}
+
+fn start() {
     let default = || Targets::new().with_default(LevelFilter::INFO);
     let filter = match std::env::var("RUST_LOG") {
         Ok(text) => text.parse().unwrap_or_else(|_| default()),
         Err(_) => default(),
     };
     let filter = filter.with_target(SPANS, LevelFilter::OFF);
-    let lines: Taker = if std::env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some() {
+    let lines: Taker = if is_lambda() {
         let lines = fmt::layer().json().flatten_event(true).with_current_span(false);
         lines.with_span_list(false).with_filter(filter).boxed()
     } else {
