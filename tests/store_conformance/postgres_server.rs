@@ -37,6 +37,10 @@ async fn lone() -> (Postgres, PostgresStore) {
     (server, store)
 }
 
+/// The store's one connection: that of who made the tables may not have ended yet.
+const CONNECTION: &str = "SELECT pid::bigint FROM pg_stat_activity \
+    WHERE application_name = 'onlyonce' ORDER BY backend_start DESC LIMIT 1";
+
 /// A store on a server of its own; rows go to the table `stock`.
 pub async fn store() -> Arc<dyn Store> {
     let server = Postgres::start();
@@ -240,8 +244,7 @@ async fn what_others_hold_is_contended_within_bounds_and_has_not_landed() {
     server.foreign().await.batch_execute(STOCK).await.unwrap();
     let held = claimed(&store, "k").await;
     let foreign = server.foreign().await;
-    let connection = "SELECT pid::bigint FROM pg_stat_activity WHERE application_name = 'onlyonce'";
-    let before = foreign.number(connection).await;
+    let before = foreign.number(CONNECTION).await;
     foreign.batch_execute("BEGIN; LOCK TABLE stock").await.unwrap();
     let commit = async { store.commit(&done(&held), &[add("a", 1)]).await };
     let commit = tokio::time::timeout(SECOND * 10, commit);
@@ -251,7 +254,7 @@ async fn what_others_hold_is_contended_within_bounds_and_has_not_landed() {
     foreign.batch_execute("COMMIT").await.unwrap();
     let commit = store.commit(&done(&held), &[add("a", 1)]).await;
     assert_eq!(commit.unwrap(), Commit::Applied);
-    assert_eq!(foreign.number(connection).await, before, "by the connection that it had");
+    assert_eq!(foreign.number(CONNECTION).await, before, "by the connection that it had");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -719,8 +722,7 @@ async fn a_server_that_is_gone_or_silent_is_unavailable_within_bounds() {
 async fn a_connection_that_falls_silent_is_given_up_within_bounds_and_replaced() {
     let (server, store) = lone().await;
     let held = claimed(&store, "k").await;
-    let connection = "SELECT pid::bigint FROM pg_stat_activity WHERE application_name = 'onlyonce'";
-    let process = server.foreign().await.number(connection).await.unwrap().to_string();
+    let process = server.foreign().await.number(CONNECTION).await.unwrap().to_string();
     let signal = |name: &str| {
         let sent =
             std::process::Command::new("kill").args([name, process.as_str()]).status().unwrap();
