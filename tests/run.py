@@ -362,7 +362,8 @@ def perform(run, steps):
 
 
 def report(run, table):
-    found = results.outcomes([path for path in run.reports if path.exists()])
+    reports = [path for path in run.reports if path.exists()]
+    found = results.outcomes(reports)
     skipped = run.ignored_docs + sum(outcome.state == "skipped" for outcome in found)
     width = max(len(title) for title, *_ in table)
     print()
@@ -371,6 +372,8 @@ def report(run, table):
         print(f"{title:<{width}}  {result:<7}  {seconds:6.1f} s{hint}")
     print(f"{'total':<{width}}  {'':<7}  {sum(seconds for _, _, seconds, _ in table):6.1f} s")
     print(f"skipped: {skipped}")
+    flaky = results.flaky(reports)
+    print(f"flaky: {len(flaky)}", *flaky, sep="\n  ")
     failed = skipped or any(result != "ok" for _, result, _, _ in table)
     print("FAILED" if failed else "passed")
     return 1 if failed else 0

@@ -33,6 +33,12 @@ def verdict(case):
     return "passed", ""
 
 
+def flaky(paths):
+    """The tests that passed at their second run."""
+    cases = (case for path in paths for case in xml.parse(path).getroot().iter("testcase"))
+    return [f"{case.get('classname', '')}::{case.get('name')}" for case in cases if case.find("flakyFailure") is not None]
+
+
 def named(wanted, all_outcomes):
     """The tests that `wanted` means: the end of a path, with all parameters if it gives none."""
     pattern = re.compile(rf"(?:^|::){re.escape(wanted)}(?:\[.*\])?$")
