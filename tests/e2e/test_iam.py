@@ -219,9 +219,28 @@ def test_the_command_and_a_producer_ask_for_what_their_policies_allow(
         }
         asked, produced = (needed(server.requests(), names) for server in (proxy, second_proxy))
 
-    doctor = {statement["Sid"] for statement in statements("operator") if statement["Sid"].startswith("Doctor")}
-    assert asked == granted("operator", OF_THE_KEY | doctor)
+    assert asked == granted("operator", OF_THE_KEY | of_operator("Doctor") | of_operator("Drill"))
     assert produced == granted("producer", OF_THE_KEY)
+
+
+def test_a_drill_asks_for_what_the_operators_policy_allows(aws, worker_binary, receiver, proxy, tmp_path, case):
+    jobs = JOBS.format(host=HOST, port=receiver.port)
+    in_drill = {"ONLYONCE_DRILL": "1", "ONLYONCE_NAMESPACE": "drill"}
+    # What writes to the ledger, brings a dead letter back, and resolves what is unknown.
+    only = [part for name in ("redrive", "killed-at-most-once") for part in ("--only", name)]
+    with deployed(aws, packaged(worker_binary, jobs), env=in_drill) as shop:
+        others = shop.aws.sqs.send_message(QueueUrl=shop.dlq_url, MessageBody="another's")["MessageId"]
+        drill = subprocess.run(
+            [ROOT / "target/debug/onlyonce", "drill", "--queue-url", shop.queue_url, *only], cwd=tmp_path,
+            capture_output=True, text=True, timeout=240, env=environment(proxy, shop),
+        )
+        assert drill.returncode == 0, f"{drill.stdout}{drill.stderr}"
+        asked = needed(proxy.requests(), names_of(shop))
+        assert [letter["MessageId"] for letter in shop.dead(lambda _: True)] == [others]
+    of_others = OF_THE_KEY | of_operator("Doctor") | of_operator("Setup")
+    own = granted("operator", {statement["Sid"] for statement in statements("operator")} - of_operator("Drill"))
+    assert asked <= granted("operator", of_others)
+    assert own <= asked
 
 
 def test_the_operators_doctor_only_reads():
@@ -229,6 +248,11 @@ def test_the_operators_doctor_only_reads():
         if statement["Sid"].startswith("Doctor"):
             for action in [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]:
                 assert action.split(":")[1].startswith(("Get", "List", "Describe")), action
+
+
+def of_operator(verb):
+    """The operator's statements that are for one verb."""
+    return {statement["Sid"] for statement in statements("operator") if statement["Sid"].startswith(verb)}
 
 
 def long_ago(shop, job, key, **more):
