@@ -86,7 +86,7 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
         # The worker: done, alone and together, and again; tried again and given up; not known; and with an
         # event that the relay sends on.
         shop.send({}, job="echo", key=case)
-        together = [("echo", f"{case}-{n}", {}) for n in range(3)]
+        together = [("echo", f"{case}-{n}", {}) for n in range(10)]
         for _ in range(2):
             shop.send_together(together)
             shop.wait_drained()
@@ -94,10 +94,14 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
         shop.send({}, job="nobody-knows", key=case)
         shop.send(order, job="order", key=case)
         # The relay: an event whose job stages the next, one that fails until it is given up, and a
-        # unique message, whose job the worker ends.
+        # unique message, whose job the worker ends; several together, and again.
         relay.put(f"{case}-next", f"{case}-next", "order", json.dumps({**order, "order": f"{case}-last"}))
         relay.put(f"{case}-bad", f"{case}-bad", "explode", "{}")
         relay.put(f"{case}-unique", "unique", "echo", "{}", message_key=f"{case}-unique", nonce=case, until=2**42)
+        events = [(f"{case}-with-{n}", f"{case}-with-{n}", "echo", "{}") for n in range(10)]
+        for _ in range(2):
+            relay.put_together(events)
+            relay.wait_empty()
         shop.wait_record("echo", case, "completed")
         shop.wait_record("explode", case, "failed")
         shop.wait_record("echo", f"{case}-unique", "completed")
