@@ -27,12 +27,12 @@ if Path(sys.prefix).resolve() != (ROOT / ".venv").resolve():
     os.execv(VENV / "python", [str(VENV / "python"), __file__, *sys.argv[1:]])
 
 sys.path.insert(0, str(ROOT / "tests"))
+from harness.dynoxide import Dynoxide  # noqa: E402
 from harness.emulator import CREDENTIALS  # noqa: E402
 
 from lab import contenders, measure, report  # noqa: E402
 from lab.prices import per_million  # noqa: E402
 from lab.results import Results, targets  # noqa: E402
-from lab.store import Dynoxide  # noqa: E402
 
 # Batch, invocations in a sample, samples of each kind.
 FULL = [(1, 40, 9), (10, 10, 9), (100, 3, 7), (1_000, 1, 5), (10_000, 1, 3)]

@@ -199,34 +199,20 @@ class Run:
         patches = sorted((ROOT / "tests/mutants").glob("*.patch"))
         if not patches:
             raise Failed("there is no mutant")
-        survivors = []
         small = mutants.small_tests(ROOT, self.env)
-        for patch in patches:
-            try:
-                mutants.run(ROOT, patch, self.env, small)
-                print(f"  {patch.stem}: caught by {', '.join(mutants.caught_by(patch))}", flush=True)
-            except mutants.Survived as survived:
-                survivors.append(f"{patch.name}: {survived}")
-        if survivors:
-            raise Failed("\n".join(survivors))
+
+        def caught(patch):
+            mutants.run(ROOT, patch, self.env, small)
+            return f"caught by {', '.join(mutants.caught_by(patch))}"
+
+        self.noticed(patches, caught)
 
     def drills(self):
         """Drills that must fail"""
         patches = [p for p in sorted((ROOT / "tests/mutants").glob("*.patch")) if drills.drilled_by(p)]
         if len(patches) < 5:
             raise Failed("fewer than five mutants are drilled")
-        survivors = []
-        try:
-            for patch in patches:
-                try:
-                    broken = drills.run(ROOT, patch, self.env)
-                    print(f"  {patch.stem}: the drill names {', '.join(broken)}", flush=True)
-                except mutants.Survived as survived:
-                    survivors.append(f"{patch.name}: {survived}")
-        finally:
-            drills.restore(ROOT, self.env)
-        if survivors:
-            raise Failed("\n".join(survivors))
+        self.noticed(patches, lambda patch: f"the drill names {', '.join(drills.run(ROOT, patch, self.env))}")
 
     def leftovers(self):
         """Nothing left behind"""
@@ -242,6 +228,20 @@ class Run:
         still = ports & set(processes.listening_sockets().values())
         if strays or still:
             raise Failed(f"processes {strays or 'none'}, ports {sorted(still) or 'none'}")
+
+    def noticed(self, patches, run):
+        """Runs each mutant, and shows who noticed it."""
+        survivors = []
+        try:
+            for patch in patches:
+                try:
+                    print(f"  {patch.stem}: {run(patch)}", flush=True)
+                except mutants.Survived as survived:
+                    survivors.append(f"{patch.name}: {survived}")
+        finally:
+            mutants.restore(ROOT, self.env)
+        if survivors:
+            raise Failed("\n".join(survivors))
 
     def expect(self, report):
         """Makes sure that a report found later is this run's."""

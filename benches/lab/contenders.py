@@ -13,6 +13,8 @@ HOME = ROOT / "target/bench"
 
 OURS, HAND, HAND_ONE = "onlyonce", "hand-written", "hand-written, one thread"
 PYTHON, TYPESCRIPT = "Powertools Python", "Powertools TypeScript"
+# Of which only the price is computed.
+DURABLE = "durable functions, at least"
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from harness.receiver import Receiver
 from .certificates import bundle
 from .contenders import OURS, ROOT
 from .events import event
-from .relay import Relay
-from .runtime import Runtime
-from .store import Meter, round_trip
+from .invoker import Invoker
+from .store import Units, round_trip
+from .wire import Wire
 
 KINDS = ("fresh", "duplicate")
 
@@ -24,18 +24,18 @@ def running(contenders, store, endpoint=None, warm=0):
         sessions = []
         for contender in contenders:
             env = contender.env(endpoint or store.url, store.table(contender.key))
-            runtime = stack.enter_context(Runtime(contender.command, env, contender.cwd))
-            sessions.append((contender, runtime))
-        for contender, runtime in sessions:
+            invoker = stack.enter_context(Invoker(contender.command, env, contender.cwd))
+            sessions.append((contender, invoker))
+        for contender, invoker in sessions:
             for _ in range(warm):
-                succeed(runtime, event(10))
+                succeed(invoker, event(10))
         yield sessions
 
 
-def succeed(runtime, payload):
-    answer = runtime.invoke(payload)
+def succeed(invoker, payload):
+    answer = invoker.invoke(payload)
     if answer.failed or answer.body != {"batchItemFailures": []}:
-        raise RuntimeError(f"{runtime.process.args}: this is no work to measure: {str(answer.body)[:500]}")
+        raise RuntimeError(f"{invoker.process.args}: this is no work to measure: {str(answer.body)[:500]}")
     return answer
 
 
@@ -44,64 +44,64 @@ def per_message(sessions, plan, size=0):
     samples = []
     for batch, invocations, rounds in plan:
         for _ in range(rounds):
-            for contender, runtime in sessions:
+            for contender, invoker in sessions:
                 if batch > contender.most:
                     continue
                 events = [event(batch, size) for _ in range(invocations)]
                 for kind in KINDS:
-                    before = runtime.cpu()
-                    wall = sum(succeed(runtime, payload).seconds for payload in events)
+                    before = invoker.cpu()
+                    wall = sum(succeed(invoker, payload).seconds for payload in events)
                     messages = batch * invocations
                     samples.append({
                         "contender": contender.name, "batch": batch, "kind": kind, "size": size,
-                        "cpu_ms": (runtime.cpu() - before) * 1000 / messages, "wall_ms": wall * 1000 / messages,
+                        "cpu_ms": (invoker.cpu() - before) * 1000 / messages, "wall_ms": wall * 1000 / messages,
                     })
     return samples
 
 
 def traffic(contenders, store, batches):
-    """Requests, units and bytes of one batch, told by a proxy that reads and a relay that counts."""
+    """Requests, units and bytes of one batch, told by a proxy that reads and a wire that counts."""
     samples = []
-    meter = Meter(store.url)
+    units = Units(store.url)
     try:
-        with running(contenders, store, meter.url, warm=1) as metered:
-            with Relay(store.url) as relay, running(contenders, store, relay.url, warm=1) as counted:
+        with running(contenders, store, units.url, warm=1) as told:
+            with Wire(store.url) as wire, running(contenders, store, wire.url, warm=1) as counted:
                 for batch in batches:
-                    for (contender, runtime), (_, twin) in zip(metered, counted):
+                    for (contender, invoker), (_, twin) in zip(told, counted):
                         if batch > contender.most:
                             continue
                         payload = event(batch)
                         for kind in KINDS:
-                            meter.read()
-                            relay.read()
-                            succeed(runtime, payload)
+                            units.read()
+                            wire.read()
+                            succeed(invoker, payload)
                             succeed(twin, payload)
-                            requests, writes, reads, operations = meter.read()
-                            sent, received = relay.read()
+                            requests, writes, reads, operations = units.read()
+                            sent, received = wire.read()
                             samples.append({
                                 "contender": contender.name, "batch": batch, "kind": kind,
                                 "requests": requests / batch, "write_units": writes / batch, "read_units": reads / batch,
                                 "bytes_sent": sent / batch, "bytes_received": received / batch, "operations": operations,
                             })
     finally:
-        meter.close()
+        units.close()
     return samples
 
 
 def latency(contenders, store, delay, batches, rounds):
     """Wall time with a store that takes so long, and how long two bare requests to it take."""
     samples = []
-    with Relay(store.url, delay) as relay, running(contenders, store, relay.url, warm=3) as sessions:
+    with Wire(store.url, delay) as wire, running(contenders, store, wire.url, warm=3) as sessions:
         table = store.table()
         for batch in batches:
             for _ in range(rounds):
-                ideal, writing = (2 * round_trip(relay.port, table, writes) for writes in (0, batch))
-                for contender, runtime in sessions:
+                ideal, writing = (2 * round_trip(wire.port, table, writes) for writes in (0, batch))
+                for contender, invoker in sessions:
                     if batch > min(contender.most, 100) and contender.key != "pk":
                         continue
                     payload = event(batch)
                     for kind in KINDS:
-                        wall = succeed(runtime, payload).seconds
+                        wall = succeed(invoker, payload).seconds
                         samples.append({
                             "contender": contender.name, "batch": batch, "kind": kind,
                             "wall_ms": wall * 1000, "ideal_ms": ideal * 1000, "writing_ms": writing * 1000,
@@ -113,20 +113,20 @@ def starts(commands, contenders, store, home, rounds):
     """From a process's start to its first question for work, and its first batch, over TLS."""
     samples = []
     roots, certificate = bundle(home)
-    with Relay(store.url, certificate=certificate) as relay, jobs(home):
+    with Wire(store.url, certificate=certificate) as wire, jobs(home):
         by_name = {contender.name: contender for contender in contenders}
         for _ in range(rounds):
             for name, command in commands.items():
                 contender = by_name.get(name) or by_name[OURS]
                 env = {
-                    **contender.env(relay.url, store.table(contender.key)),
+                    **contender.env(wire.url, store.table(contender.key)),
                     "SSL_CERT_FILE": str(roots), "CHARGES_TOKEN": "t",
                 }
-                with Runtime(command, env, home) as runtime:
-                    sample = {"contender": name, "next_ms": runtime.wait_ready(), "start_cpu_ms": runtime.cpu() * 1000}
+                with Invoker(command, env, home) as invoker:
+                    sample = {"contender": name, "next_ms": invoker.wait_ready(), "start_cpu_ms": invoker.cpu() * 1000}
                     if name in by_name:
-                        sample["first_ms"] = succeed(runtime, event(10)).seconds * 1000
-                        sample["second_ms"] = succeed(runtime, event(10)).seconds * 1000
+                        sample["first_ms"] = succeed(invoker, event(10)).seconds * 1000
+                        sample["second_ms"] = succeed(invoker, event(10)).seconds * 1000
                     samples.append(sample)
     return samples
 
@@ -141,15 +141,15 @@ def memory(worker, contenders, store, home, many):
             env = contender.env(store.url, store.table(contender.key))
             processes.append((contender.name, contender.command, env, contender.cwd))
         for name, command, env, cwd in processes:
-            with Runtime(command, env, cwd) as runtime:
-                runtime.wait_ready()
-                at_start, _ = runtime.memory()
-                succeed(runtime, event(10))
-                after_ten, _ = runtime.memory()
+            with Invoker(command, env, cwd) as invoker:
+                invoker.wait_ready()
+                at_start, _ = invoker.memory()
+                succeed(invoker, event(10))
+                after_ten, _ = invoker.memory()
                 samples.append({"contender": name, "start": at_start, "batch of ten": after_ten})
                 if "owertools" not in name:
-                    succeed(runtime, event(many, 1024))
-                    resident, peak = runtime.memory()
+                    succeed(invoker, event(many, 1024))
+                    resident, peak = invoker.memory()
                     samples[-1] |= {"messages": many, "many": resident, "peak": peak}
     return samples
 

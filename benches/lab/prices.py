@@ -1,6 +1,6 @@
 """What it would cost, computed: prices of us-east-1, on demand, without a free tier."""
 
-from .contenders import HAND, HAND_ONE, OURS, PYTHON, TYPESCRIPT
+from .contenders import DURABLE, HAND, HAND_ONE, OURS, PYTHON, TYPESCRIPT
 
 # Dollars a million. AWS's price pages, as noted in 2026.
 WRITE_UNITS, READ_UNITS = 0.625, 0.125
@@ -47,7 +47,7 @@ def per_million(median):
             "DynamoDB": units[0] * WRITE_UNITS + units[1] * READ_UNITS,
         }
     gigabytes = 1e6 / 1024**2
-    table["durable functions, at least"] = {
+    table[DURABLE] = {
         **shared,
         "operations": DURABLE_OPERATIONS * (1 + 1 / BATCH),
         "data": gigabytes * (DURABLE_GB_WRITTEN + DURABLE_GB_MONTH * 14 / 30),

@@ -1,69 +1,22 @@
-"""The local DynamoDB that all contenders write to, and what it is asked for."""
+"""What the store that all contenders write to is asked for, and how long it takes."""
 
 import http.client
 import json
-import subprocess
 import threading
 import time
 import uuid
 
-import boto3
-from botocore.config import Config
-from harness.deployment import TABLE
-from harness.emulator import free_port
 from harness.forwarder import Forwarder, ask
 
 # What a write that was refused costs as well: a unit, as long as the item is of 1 KB at most.
 REFUSED = {"ConditionalCheckFailed", "ConditionalCheckFailedException", "DuplicateItem"}
 
 
-class Dynoxide:
-    def __init__(self, program):
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process = subprocess.Popen(
-            [str(program), "--port", str(self.port), "--log", "quiet"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
-        client = boto3.client("dynamodb", endpoint_url=self.url, config=Config(retries={"max_attempts": 1}))
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                client.list_tables()
-                break
-            except Exception:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-        self._client = client
-
-    def table(self, key="pk"):
-        """A new table with this partition key; `pk` is this crate's own, with its index."""
-        name = f"bench-{uuid.uuid4().hex[:10]}"
-        simple = {
-            "BillingMode": "PAY_PER_REQUEST",
-            "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"}],
-            "KeySchema": [{"AttributeName": key, "KeyType": "HASH"}],
-        }
-        self._client.create_table(TableName=name, **(TABLE if key == "pk" else simple))
-        return name
-
-    def close(self):
-        self._process.terminate()
-        self._process.wait(timeout=10)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-
-class Meter(Forwarder):
+class Units(Forwarder):
     """Passes requests on, asks the store what each consumed, and adds that up."""
 
     def __init__(self, upstream):
-        self._units = threading.Lock()
+        self._lock = threading.Lock()
         self._reset()
         super().__init__(upstream)
 
@@ -72,7 +25,7 @@ class Meter(Forwarder):
 
     def read(self):
         """Requests, write units and read units since the last time, and the requests by operation."""
-        with self._units:
+        with self._lock:
             found = (self.count, self.writes, self.reads, self.operations)
             self._reset()
         return found
@@ -82,7 +35,7 @@ class Meter(Forwarder):
         body = json.dumps(asked).encode()
         answer = ask(target, call.method, call.path, headers, body)
         reads, writes = units(call.operation, asked, json.loads(answer.body))
-        with self._units:
+        with self._lock:
             self.count += 1
             self.reads += reads
             self.writes += writes

@@ -1,4 +1,16 @@
 locals {
+  # What an alarm does not say itself: three of the last five minutes had some.
+  alarm_defaults = {
+    namespace   = "onlyonce"
+    dimensions  = { Service = var.name }
+    statistic   = "Sum"
+    period      = 60
+    evaluations = 5
+    points      = 3
+    threshold   = 0
+    missing     = "notBreaching"
+  }
+
   alarms = {
     dead-letters = {
       description = "A job ended in the dead-letter queue. Its onlyonce-quarantine attribute says why."
@@ -6,11 +18,8 @@ locals {
       metric      = "ApproximateNumberOfMessagesVisible"
       dimensions  = { QueueName = aws_sqs_queue.dead_letters.name }
       statistic   = "Maximum"
-      period      = 60
       evaluations = 1
       points      = null
-      threshold   = 0
-      missing     = "notBreaching"
     }
 
     queue-age = {
@@ -19,76 +28,42 @@ locals {
       metric      = "ApproximateAgeOfOldestMessage"
       dimensions  = { QueueName = local.queue_name }
       statistic   = "Maximum"
-      period      = 60
-      evaluations = 5
       points      = null
       threshold   = var.alarm_age
-      missing     = "notBreaching"
     }
 
     unknown = {
       description = "An effect may have happened, and nobody but a person can find out: onlyonce list unknown."
-      namespace   = "onlyonce"
       metric      = "Unknown"
-      dimensions  = { Service = var.name }
-      statistic   = "Sum"
-      period      = 60
       evaluations = 1
       points      = null
-      threshold   = 0
-      missing     = "notBreaching"
     }
 
     lost-lease = {
       description = "Jobs keep losing their claims: they take longer than the queue hides their messages, or workers stand still. Nothing is done twice by it, but much in vain."
-      namespace   = "onlyonce"
       metric      = "LostLease"
-      dimensions  = { Service = var.name }
-      statistic   = "Sum"
       period      = 300
       evaluations = 3
       points      = 2
-      threshold   = 0
-      missing     = "notBreaching"
     }
 
     store-error = {
       description = "The store keeps failing the worker, and jobs wait. The log names the error."
-      namespace   = "onlyonce"
       metric      = "StoreError"
-      dimensions  = { Service = var.name }
-      statistic   = "Sum"
-      period      = 60
-      evaluations = 5
-      points      = 3
-      threshold   = 0
-      missing     = "notBreaching"
     }
 
     worker-errors = {
       description = "The worker's invocations keep failing: it cannot start, or runs out of time or memory. Failures of jobs are not errors."
       namespace   = "AWS/Lambda"
       metric      = "Errors"
-      dimensions  = { FunctionName = aws_lambda_function.worker.function_name }
-      statistic   = "Sum"
-      period      = 60
-      evaluations = 5
-      points      = 3
-      threshold   = 0
-      missing     = "notBreaching"
+      dimensions  = { FunctionName = "${var.name}-worker" }
     }
 
     worker-throttles = {
       description = "Lambda keeps refusing to run the worker. Each refusal spends one of a message's receives; set maximum_concurrency below what the account has left."
       namespace   = "AWS/Lambda"
       metric      = "Throttles"
-      dimensions  = { FunctionName = aws_lambda_function.worker.function_name }
-      statistic   = "Sum"
-      period      = 60
-      evaluations = 5
-      points      = 3
-      threshold   = 0
-      missing     = "notBreaching"
+      dimensions  = { FunctionName = "${var.name}-worker" }
     }
 
     table-throttles = {
@@ -96,24 +71,15 @@ locals {
       namespace   = "AWS/DynamoDB"
       metric      = "WriteThrottleEvents"
       dimensions  = { TableName = local.table_name }
-      statistic   = "Sum"
-      period      = 60
-      evaluations = 5
-      points      = 3
-      threshold   = 0
-      missing     = "notBreaching"
     }
   }
 
   outbox_alarms = {
     outbox-age = {
       description = "An event has waited in the outbox for five minutes, or nobody has looked. The relay's log says what holds it up."
-      namespace   = "onlyonce"
       metric      = "${var.name}-outbox-oldest"
       dimensions  = {}
       statistic   = "Maximum"
-      period      = 60
-      evaluations = 5
       points      = null
       threshold   = 300
       missing     = "breaching"
@@ -123,26 +89,17 @@ locals {
       description = "The relay is more than a minute behind the outbox's stream. Its log says what holds it up."
       namespace   = "AWS/Lambda"
       metric      = "IteratorAge"
-      dimensions  = { FunctionName = one(aws_lambda_function.relay[*].function_name) }
+      dimensions  = { FunctionName = "${var.name}-relay" }
       statistic   = "Maximum"
-      period      = 60
-      evaluations = 5
       points      = null
       threshold   = 60000
-      missing     = "notBreaching"
     }
 
     relay-errors = {
       description = "The relay's invocations keep failing. One now and then does no harm, its events come again."
       namespace   = "AWS/Lambda"
       metric      = "Errors"
-      dimensions  = { FunctionName = one(aws_lambda_function.relay[*].function_name) }
-      statistic   = "Sum"
-      period      = 60
-      evaluations = 5
-      points      = 3
-      threshold   = 0
-      missing     = "notBreaching"
+      dimensions  = { FunctionName = "${var.name}-relay" }
     }
 
     outbox-throttles = {
@@ -150,18 +107,15 @@ locals {
       namespace   = "AWS/DynamoDB"
       metric      = "WriteThrottleEvents"
       dimensions  = { TableName = local.outbox_name }
-      statistic   = "Sum"
-      period      = 60
-      evaluations = 5
-      points      = 3
-      threshold   = 0
-      missing     = "notBreaching"
     }
   }
 }
 
 resource "aws_cloudwatch_metric_alarm" "alarm" {
-  for_each = merge(local.alarms, { for name, alarm in local.outbox_alarms : name => alarm if var.outbox })
+  for_each = merge(
+    { for name, alarm in local.alarms : name => merge(local.alarm_defaults, alarm) },
+    { for name, alarm in local.outbox_alarms : name => merge(local.alarm_defaults, alarm) if var.outbox },
+  )
 
   alarm_name          = "${var.name}-${each.key}"
   alarm_description   = each.value.description

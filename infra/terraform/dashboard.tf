@@ -39,7 +39,7 @@ locals {
       {
         title = "Worker"
         metrics = [
-          ["AWS/Lambda", "Invocations", "FunctionName", aws_lambda_function.worker.function_name, { stat = "Sum" }],
+          ["AWS/Lambda", "Invocations", "FunctionName", "${var.name}-worker", { stat = "Sum" }],
           [".", "Errors", ".", ".", { stat = "Sum" }],
           [".", "Throttles", ".", ".", { stat = "Sum" }],
           [".", "ConcurrentExecutions", ".", ".", { stat = "Maximum" }],
@@ -48,7 +48,7 @@ locals {
       {
         title = "Worker, ms a batch"
         metrics = [
-          ["AWS/Lambda", "Duration", "FunctionName", aws_lambda_function.worker.function_name, { stat = "p50" }],
+          ["AWS/Lambda", "Duration", "FunctionName", "${var.name}-worker", { stat = "p50" }],
           [".", "Duration", ".", ".", { stat = "p99" }],
           [".", "Duration", ".", ".", { stat = "Maximum" }],
         ]
@@ -87,7 +87,7 @@ locals {
     {
       title = "Relay"
       metrics = [
-        ["AWS/Lambda", "Invocations", "FunctionName", one(aws_lambda_function.relay[*].function_name), { stat = "Sum" }],
+        ["AWS/Lambda", "Invocations", "FunctionName", "${var.name}-relay", { stat = "Sum" }],
         [".", "Errors", ".", ".", { stat = "Sum" }],
         [".", "Throttles", ".", ".", { stat = "Sum" }],
         [".", "ConcurrentExecutions", ".", ".", { stat = "Maximum" }],
@@ -96,7 +96,7 @@ locals {
     {
       title = "Relay, ms behind; oldest event, s"
       metrics = [
-        ["AWS/Lambda", "IteratorAge", "FunctionName", one(aws_lambda_function.relay[*].function_name), { stat = "Maximum" }],
+        ["AWS/Lambda", "IteratorAge", "FunctionName", "${var.name}-relay", { stat = "Maximum" }],
         ["onlyonce", "${var.name}-outbox-oldest", { stat = "Maximum", yAxis = "right" }],
       ]
     },

@@ -1,4 +1,6 @@
 locals {
+  functions = toset(var.outbox ? ["worker", "relay"] : ["worker"])
+
   environment = merge(
     {
       ONLYONCE_STORE       = "dynamodb://${local.table_name}"
@@ -15,15 +17,21 @@ locals {
   )
 }
 
-# Made here and not by Lambda, which would keep it for ever.
-resource "aws_cloudwatch_log_group" "worker" {
-  name              = "/aws/lambda/${var.name}-worker"
+# Made here and not by Lambda, which would keep it for ever. The metric of the outbox's age needs the
+# relay's before the first line is in it.
+resource "aws_cloudwatch_log_group" "function" {
+  for_each = local.functions
+
+  name              = "/aws/lambda/${var.name}-${each.key}"
   retention_in_days = var.log_retention
 }
 
-resource "aws_lambda_function" "worker" {
-  function_name    = "${var.name}-worker"
-  role             = aws_iam_role.worker.arn
+# The same program: in the relay, the job that has an event's name sends it on.
+resource "aws_lambda_function" "function" {
+  for_each = local.functions
+
+  function_name    = "${var.name}-${each.key}"
+  role             = aws_iam_role.function[each.key].arn
   filename         = var.package
   source_code_hash = filebase64sha256(var.package)
   handler          = "bootstrap"
@@ -33,21 +41,26 @@ resource "aws_lambda_function" "worker" {
   memory_size      = var.memory_size
 
   environment {
-    variables = local.environment
+    variables = merge(local.environment, each.key == "worker" ? {} : {
+      # Where unique messages go.
+      ONLYONCE_QUEUE_URL = local.queue_url
+      # What a sweep has found is said at every level: an alarm is made of it.
+      RUST_LOG = "${var.log_level},onlyonce::relay::sweep=info"
+    })
   }
 
   logging_config {
     log_format = "Text"
-    log_group  = aws_cloudwatch_log_group.worker.name
+    log_group  = aws_cloudwatch_log_group.function[each.key].name
   }
 
   # Lambda asks whether the role may receive.
-  depends_on = [aws_iam_role_policy.worker]
+  depends_on = [aws_iam_role_policy.function]
 }
 
 resource "aws_lambda_event_source_mapping" "jobs" {
   event_source_arn                   = local.queue_arn
-  function_name                      = aws_lambda_function.worker.arn
+  function_name                      = aws_lambda_function.function["worker"].arn
   enabled                            = var.enabled
   batch_size                         = var.batch_size
   maximum_batching_window_in_seconds = var.batching_window == 0 ? null : var.batching_window
@@ -62,50 +75,11 @@ resource "aws_lambda_event_source_mapping" "jobs" {
   }
 }
 
-# The metric of its age needs it before the first line is in it.
-resource "aws_cloudwatch_log_group" "relay" {
-  count = var.outbox ? 1 : 0
-
-  name              = "/aws/lambda/${var.name}-relay"
-  retention_in_days = var.log_retention
-}
-
-# The same program: the job that has an event's name sends it on.
-resource "aws_lambda_function" "relay" {
-  count = var.outbox ? 1 : 0
-
-  function_name    = "${var.name}-relay"
-  role             = aws_iam_role.relay[0].arn
-  filename         = var.package
-  source_code_hash = filebase64sha256(var.package)
-  handler          = "bootstrap"
-  runtime          = "provided.al2023"
-  architectures    = [var.architecture]
-  timeout          = var.function_timeout
-  memory_size      = var.memory_size
-
-  environment {
-    variables = merge(local.environment, {
-      # Where unique messages go.
-      ONLYONCE_QUEUE_URL = local.queue_url
-      # What a sweep has found is said at every level: an alarm is made of it.
-      RUST_LOG = "${var.log_level},onlyonce::relay::sweep=info"
-    })
-  }
-
-  logging_config {
-    log_format = "Text"
-    log_group  = aws_cloudwatch_log_group.relay[0].name
-  }
-
-  depends_on = [aws_iam_role_policy.relay]
-}
-
 resource "aws_lambda_event_source_mapping" "committed" {
   count = var.outbox ? 1 : 0
 
   event_source_arn        = local.stream_arn
-  function_name           = aws_lambda_function.relay[0].arn
+  function_name           = aws_lambda_function.function["relay"].arn
   enabled                 = var.enabled
   starting_position       = "TRIM_HORIZON"
   batch_size              = 100
@@ -135,7 +109,7 @@ resource "aws_cloudwatch_event_target" "sweep" {
   count = var.outbox ? 1 : 0
 
   rule  = aws_cloudwatch_event_rule.sweep[0].name
-  arn   = aws_lambda_function.relay[0].arn
+  arn   = aws_lambda_function.function["relay"].arn
   input = jsonencode({ onlyonce = "sweep" })
 }
 
@@ -143,7 +117,7 @@ resource "aws_lambda_permission" "sweep" {
   count = var.outbox ? 1 : 0
 
   action        = "lambda:InvokeFunction"
-  function_name = aws_lambda_function.relay[0].function_name
+  function_name = aws_lambda_function.function["relay"].function_name
   principal     = "events.amazonaws.com"
   source_arn    = aws_cloudwatch_event_rule.sweep[0].arn
 }
@@ -152,7 +126,7 @@ resource "aws_cloudwatch_log_metric_filter" "outbox_age" {
   count = var.outbox ? 1 : 0
 
   name           = "${var.name}-outbox-oldest"
-  log_group_name = aws_cloudwatch_log_group.relay[0].name
+  log_group_name = aws_cloudwatch_log_group.function["relay"].name
   pattern        = "{ $.message = \"outbox swept\" }"
 
   metric_transformation {

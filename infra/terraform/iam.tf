@@ -13,7 +13,7 @@ locals {
     Secrets    = var.secret_arns
     Rows       = var.row_table_arns
     Effects    = var.effect_arns
-    Logs       = ["${aws_cloudwatch_log_group.worker.arn}:*"]
+    Logs       = ["${aws_cloudwatch_log_group.function["worker"].arn}:*"]
   }
 
   relay_resources = {
@@ -26,8 +26,10 @@ locals {
     Secrets        = var.secret_arns
     Rows           = var.row_table_arns
     Effects        = var.effect_arns
-    Logs           = [for group in aws_cloudwatch_log_group.relay : "${group.arn}:*"]
+    Logs           = [for name, group in aws_cloudwatch_log_group.function : "${group.arn}:*" if name == "relay"]
   }
+
+  resources = { worker = local.worker_resources, relay = local.relay_resources }
 
   assumed_by_lambda = jsonencode({
     Version = "2012-10-17"
@@ -39,42 +41,24 @@ locals {
   })
 }
 
-resource "aws_iam_role" "worker" {
-  name_prefix        = "${substr(var.name, 0, 30)}-worker-"
+resource "aws_iam_role" "function" {
+  for_each = local.functions
+
+  name_prefix        = "${substr(var.name, 0, 30)}-${each.key}-"
   assume_role_policy = local.assumed_by_lambda
 }
 
-resource "aws_iam_role_policy" "worker" {
-  name = "worker"
-  role = aws_iam_role.worker.id
+resource "aws_iam_role_policy" "function" {
+  for_each = local.functions
+
+  name = each.key
+  role = aws_iam_role.function[each.key].id
   policy = jsonencode({
     Version = "2012-10-17"
     Statement = [
-      for statement in jsondecode(file("${path.module}/../iam/worker.json")).Statement :
-      merge(statement, { Resource = local.worker_resources[statement.Sid] })
-      if length(local.worker_resources[statement.Sid]) > 0
-    ]
-  })
-}
-
-resource "aws_iam_role" "relay" {
-  count = var.outbox ? 1 : 0
-
-  name_prefix        = "${substr(var.name, 0, 30)}-relay-"
-  assume_role_policy = local.assumed_by_lambda
-}
-
-resource "aws_iam_role_policy" "relay" {
-  count = var.outbox ? 1 : 0
-
-  name = "relay"
-  role = aws_iam_role.relay[0].id
-  policy = jsonencode({
-    Version = "2012-10-17"
-    Statement = [
-      for statement in jsondecode(file("${path.module}/../iam/relay.json")).Statement :
-      merge(statement, { Resource = local.relay_resources[statement.Sid] })
-      if length(local.relay_resources[statement.Sid]) > 0
+      for statement in jsondecode(file("${path.module}/../iam/${each.key}.json")).Statement :
+      merge(statement, { Resource = local.resources[each.key][statement.Sid] })
+      if length(local.resources[each.key][statement.Sid]) > 0
     ]
   })
 }

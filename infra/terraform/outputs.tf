@@ -15,7 +15,7 @@ output "table_name" {
 
 output "worker_arn" {
   description = "The worker."
-  value       = aws_lambda_function.worker.arn
+  value       = aws_lambda_function.function["worker"].arn
 }
 
 output "outbox_table_name" {
@@ -25,7 +25,7 @@ output "outbox_table_name" {
 
 output "relay_arn" {
   description = "What sends them on."
-  value       = one(aws_lambda_function.relay[*].arn)
+  value       = var.outbox ? aws_lambda_function.function["relay"].arn : null
 }
 
 output "dashboard_url" {

@@ -1,6 +1,8 @@
-//! Every command of the README and the guides is run: here, or where this says.
+//! Every command of the README and the guides is run: here, or where this says. Their links lead
+//! somewhere.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use aws_sdk_sqs::Client;
 use onlyonce::sdk;
@@ -69,4 +71,57 @@ async fn every_command_of_the_readme_and_the_guides_is_run() {
         let (code, said) = run(program.env("ONLYONCE_QUEUE_URL", &queue), arguments);
         assert_eq!(code, Some(0), "{command}\n{said}");
     }
+}
+
+/// `make bench-docs` writes it.
+const WRITTEN_LATER: &str = "docs/bench/report.md";
+
+/// The Markdown in a folder and below.
+fn markdown(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| if path.is_dir() { markdown(&path) } else { vec![path] });
+    files.filter(|file| file.extension().is_some_and(|it| it == "md")).collect()
+}
+
+/// What a text links to, other than addresses and items of this crate.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.filter(|link| !link.contains(':'))
+}
+
+/// What a link may name in a text: GitHub makes it of each heading.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let anchor = |heading: &str| {
+        let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        words.chars().filter(|it| it.is_alphanumeric() || "-_".contains(*it)).collect()
+    };
+    headings.map(anchor).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut files = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+    files.extend(["docs", "src/docs"].iter().flat_map(|folder| markdown(&root().join(folder))));
+    let mut followed = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for link in links(&text) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match path {
+                "" => file.clone(),
+                _ => file.parent().unwrap().join(path),
+            };
+            if target == root().join(WRITTEN_LATER) {
+                continue;
+            }
+            assert!(target.exists(), "{}: {link} leads nowhere", file.display());
+            if !anchor.is_empty() {
+                let anchors = anchors(&fs::read_to_string(&target).unwrap());
+                assert!(anchors.iter().any(|it| it == anchor), "{}: {link}", file.display());
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 30, "{followed}");
 }

@@ -86,7 +86,7 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
         # The worker: done, alone and together, and again; tried again and given up; not known; and with an
         # event that the relay sends on.
         shop.send({}, job="echo", key=case)
-        together = [("echo", f"{case}-{n}", {}) for n in range(3)]
+        together = [("echo", f"{case}-{n}", {}) for n in range(10)]
         for _ in range(2):
             shop.send_together(together)
             shop.wait_drained()
@@ -94,10 +94,14 @@ def test_worker_and_relay_ask_for_what_their_policies_allow(
         shop.send({}, job="nobody-knows", key=case)
         shop.send(order, job="order", key=case)
         # The relay: an event whose job stages the next, one that fails until it is given up, and a
-        # unique message, whose job the worker ends.
+        # unique message, whose job the worker ends; several together, and again.
         relay.put(f"{case}-next", f"{case}-next", "order", json.dumps({**order, "order": f"{case}-last"}))
         relay.put(f"{case}-bad", f"{case}-bad", "explode", "{}")
         relay.put(f"{case}-unique", "unique", "echo", "{}", message_key=f"{case}-unique", nonce=case, until=2**42)
+        events = [(f"{case}-with-{n}", f"{case}-with-{n}", "echo", "{}") for n in range(10)]
+        for _ in range(2):
+            relay.put_together(events)
+            relay.wait_empty()
         shop.wait_record("echo", case, "completed")
         shop.wait_record("explode", case, "failed")
         shop.wait_record("echo", f"{case}-unique", "completed")
@@ -219,9 +223,28 @@ def test_the_command_and_a_producer_ask_for_what_their_policies_allow(
         }
         asked, produced = (needed(server.requests(), names) for server in (proxy, second_proxy))
 
-    doctor = {statement["Sid"] for statement in statements("operator") if statement["Sid"].startswith("Doctor")}
-    assert asked == granted("operator", OF_THE_KEY | doctor)
+    assert asked == granted("operator", OF_THE_KEY | of_operator("Doctor") | of_operator("Drill"))
     assert produced == granted("producer", OF_THE_KEY)
+
+
+def test_a_drill_asks_for_what_the_operators_policy_allows(aws, worker_binary, receiver, proxy, tmp_path, case):
+    jobs = JOBS.format(host=HOST, port=receiver.port)
+    in_drill = {"ONLYONCE_DRILL": "1", "ONLYONCE_NAMESPACE": "drill"}
+    # What writes to the ledger, brings a dead letter back, and resolves what is unknown.
+    only = [part for name in ("redrive", "killed-at-most-once") for part in ("--only", name)]
+    with deployed(aws, packaged(worker_binary, jobs), env=in_drill) as shop:
+        others = shop.aws.sqs.send_message(QueueUrl=shop.dlq_url, MessageBody="another's")["MessageId"]
+        drill = subprocess.run(
+            [ROOT / "target/debug/onlyonce", "drill", "--queue-url", shop.queue_url, *only], cwd=tmp_path,
+            capture_output=True, text=True, timeout=240, env=environment(proxy, shop),
+        )
+        assert drill.returncode == 0, f"{drill.stdout}{drill.stderr}"
+        asked = needed(proxy.requests(), names_of(shop))
+        assert [letter["MessageId"] for letter in shop.dead(lambda _: True)] == [others]
+    of_others = OF_THE_KEY | of_operator("Doctor") | of_operator("Setup")
+    own = granted("operator", {statement["Sid"] for statement in statements("operator")} - of_operator("Drill"))
+    assert asked <= granted("operator", of_others)
+    assert own <= asked
 
 
 def test_the_operators_doctor_only_reads():
@@ -229,6 +252,11 @@ def test_the_operators_doctor_only_reads():
         if statement["Sid"].startswith("Doctor"):
             for action in [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]:
                 assert action.split(":")[1].startswith(("Get", "List", "Describe")), action
+
+
+def of_operator(verb):
+    """The operator's statements that are for one verb."""
+    return {statement["Sid"] for statement in statements("operator") if statement["Sid"].startswith(verb)}
 
 
 def long_ago(shop, job, key, **more):

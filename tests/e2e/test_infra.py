@@ -47,13 +47,15 @@ def resources(module):
 
 
 def test_the_module_raises_the_templates_alarms(values):
+    alarms = [
+        values["alarm_defaults"] | alarm for group in ("alarms", "outbox_alarms") for alarm in values[group].values()
+    ]
     of_module = sorted(
         (
             alarm["namespace"], own(alarm["metric"]), tuple(alarm["dimensions"]), alarm["statistic"], alarm["period"],
             alarm["evaluations"], alarm["points"], own(alarm["threshold"]), alarm["missing"],
         )
-        for group in ("alarms", "outbox_alarms")
-        for alarm in values[group].values()
+        for alarm in alarms
     )
     of_template = sorted(
         (
@@ -118,7 +120,7 @@ def test_the_modules_functions_get_the_templates_variables(values, resources):
     given = lambda text: set(re.findall(r"\b((?:ONLYONCE_|AWS_|RUST_)[A-Z_]+) *=", text))
     variables = lambda function: set(TEMPLATE["Resources"][function]["Properties"]["Environment"]["Variables"])
     assert given(values["environment"]) == variables("Worker")
-    (environment,) = resources["aws_lambda_function", "relay"]["environment"]
+    (environment,) = resources["aws_lambda_function", "function"]["environment"]
     assert given(values["environment"]) | given(environment["variables"]) == variables("Relay")
 
 

@@ -1,15 +1,10 @@
 """As large a batch as SQS hands over: it is answered in time, in memory that grows with the event."""
 
 import json
-import subprocess
-import uuid
 
-import boto3
 import pytest
 from conftest import ROOT
-from harness.deployment import TABLE
-from harness.emulator import CREDENTIALS, free_port
-from harness.processes import end_group
+from harness.dynoxide import Dynoxide
 from harness.runtime_api import Runtime
 from test_events import record
 
@@ -22,31 +17,12 @@ RESIDENT_LATER = 120 * 1000 * 1000
 
 @pytest.fixture(scope="module")
 def dynoxide():
-    """A DynamoDB that is quick enough; its URL."""
-    port = free_port()
-    program = ROOT / "target/tools/bin/dynoxide"
-    process = subprocess.Popen(
-        [str(program), "--host", "127.0.0.1", "--port", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )
-    yield f"http://127.0.0.1:{port}"
-    end_group(process)
-
-
-@pytest.fixture
-def table(dynoxide):
-    client = boto3.client(
-        "dynamodb", endpoint_url=dynoxide, region_name="us-east-1",
-        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-    )
-    name = f"large-{uuid.uuid4().hex[:10]}"
-    client.create_table(TableName=name, **TABLE)
-    return client, name
+    with Dynoxide(ROOT / "target/tools/bin/dynoxide") as store:
+        yield store
 
 
 def worker(field_binary, dynoxide, table):
-    env = {"AWS_ENDPOINT_URL": dynoxide, "ONLYONCE_STORE": f"dynamodb://{table}", "RUST_LOG": "warn"}
+    env = {"AWS_ENDPOINT_URL": dynoxide.url, "ONLYONCE_STORE": f"dynamodb://{table}", "RUST_LOG": "warn"}
     return Runtime(field_binary, env)
 
 
@@ -69,10 +45,10 @@ def count(client, table, status):
     return sum(page["Count"] for page in pages)
 
 
-def test_ten_thousand_messages_are_done_in_one_invocation(field_binary, dynoxide, table, case):
-    client, name = table
+def test_ten_thousand_messages_are_done_in_one_invocation(field_binary, dynoxide, case):
+    table = dynoxide.table()
     records = batch(case, "echo", ["x" * 1000] * MESSAGES)
-    with worker(field_binary, dynoxide, name) as runtime:
+    with worker(field_binary, dynoxide, table) as runtime:
         runtime.wait_ready()
         fresh = runtime.invoke({"Records": records}, timeout=120)
         resident = runtime.resident_bytes()
@@ -81,24 +57,24 @@ def test_ten_thousand_messages_are_done_in_one_invocation(field_binary, dynoxide
         still = runtime.resident_bytes()
     assert fresh.body == {"batchItemFailures": []}
     assert again.body == {"batchItemFailures": []}
-    assert count(client, name, "completed") == MESSAGES
+    assert count(dynoxide.client, table, "completed") == MESSAGES
     print(f"{MESSAGES} messages: resident {resident / 1e6:.0f} MB, {still / 1e6:.0f} MB after as many duplicates, twice")
     assert resident <= RESIDENT and still <= RESIDENT_LATER
 
 
-def test_what_is_not_begun_in_time_is_handed_back(field_binary, dynoxide, table, case):
-    client, name = table
+def test_what_is_not_begun_in_time_is_handed_back(field_binary, dynoxide, case):
+    table = dynoxide.table()
     # 32 at once for half a second each: far fewer than 5,000 in four seconds.
     records = batch(case, "slow", [{"ms": 500}] * 5000)
-    with worker(field_binary, dynoxide, name) as runtime:
+    with worker(field_binary, dynoxide, table) as runtime:
         runtime.wait_ready()
         answer = runtime.invoke({"Records": records}, timeout=4)
     assert not answer.failed
     failed = {item["itemIdentifier"] for item in answer.body["batchItemFailures"]}
     assert len(failed) == len(answer.body["batchItemFailures"])
-    done = count(client, name, "completed")
+    done = count(dynoxide.client, table, "completed")
     assert 32 <= done < 1000
     # Each is done or handed back, and no other has been touched.
     assert len(failed) == 5000 - done
-    assert count(client, name, "claimed") == 0
-    assert count(client, name, "released") <= 32
+    assert count(dynoxide.client, table, "claimed") == 0
+    assert count(dynoxide.client, table, "released") <= 32

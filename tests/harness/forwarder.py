@@ -65,6 +65,8 @@ class Forwarder:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body are two writes: the second would wait 40 ms for the first to be acknowledged.
+            disable_nagle_algorithm = True
 
             def log_message(self, *_):
                 pass

@@ -11,12 +11,16 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import contextmanager
 
 from .results import named, outcomes
 
 
 # What most mutants need, and what compiles in seconds.
 SMALL = ("--no-default-features", "--features", "test-util")
+# The command. With the smallest test target, cargo gives it the features that the tests' build of it
+# has, and so compiles this crate alone.
+COMMAND = ("cargo", "build", "--locked", "--bin", "onlyonce", "--test", "layering")
 
 
 class Survived(Exception):
@@ -49,6 +53,26 @@ def what_to_build(tests, small):
 def run(root, patch, env, small, timeout=900):
     """Raises `Survived`, with the reason, unless every named test notices the patch."""
     tests = caught_by(patch)
+    nextest = [
+        "cargo", "nextest", "run", "--profile", "mutants", *(built_with(patch) or what_to_build(tests, small)),
+        "-E", expression(tests),
+    ]
+    with planted(root, patch, env) as (tree, env):
+        build([*nextest, "--no-run"], tree, env, timeout)
+        junit = tree / "target/nextest/mutants/junit.xml"
+        junit.unlink(missing_ok=True)
+        subprocess.run(
+            nextest, cwd=tree, env=env, timeout=timeout,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        if not junit.exists():
+            raise Survived(f"none of its tests ran: {', '.join(tests)}")
+        judge(tests, outcomes([junit]))
+
+
+@contextmanager
+def planted(root, patch, env):
+    """A copy of the source with the patch in it, and the environment to build it in."""
     # One place for all of them, inside the target directory: cargo's cache of the dependencies is
     # shared with the real build, and only this crate is compiled anew.
     tree = root / "target/mutants/tree"
@@ -59,27 +83,20 @@ def run(root, patch, env, small, timeout=900):
         )
         if applied.returncode:
             raise Survived(f"does not apply any more:\n{applied.stdout}{applied.stderr}")
-        env = {**env, "CARGO_TARGET_DIR": str(root / "target")}
-        nextest = [
-            "cargo", "nextest", "run", "--profile", "mutants", *(built_with(patch) or what_to_build(tests, small)),
-            "-E", expression(tests),
-        ]
-        built = subprocess.run(
-            [*nextest, "--no-run"], cwd=tree, env=env, timeout=timeout, capture_output=True, text=True
-        )
-        if built.returncode:
-            raise Survived(f"does not compile:\n{built.stderr[-3000:]}")
-        junit = tree / "target/nextest/mutants/junit.xml"
-        junit.unlink(missing_ok=True)
-        subprocess.run(
-            nextest, cwd=tree, env=env, timeout=timeout,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
-        if not junit.exists():
-            raise Survived(f"none of its tests ran: {', '.join(tests)}")
-        judge(tests, outcomes([junit]))
+        yield tree, {**env, "CARGO_TARGET_DIR": str(root / "target")}
     finally:
         shutil.rmtree(tree, ignore_errors=True)
+
+
+def build(command, tree, env, timeout):
+    built = subprocess.run(command, cwd=tree, env=env, timeout=timeout, capture_output=True, text=True)
+    if built.returncode:
+        raise Survived(f"does not compile:\n{built.stderr[-3000:]}")
+
+
+def restore(root, env):
+    """Puts the real programs back where a mutant's were; nothing that was built before is compiled for it."""
+    subprocess.run(COMMAND, cwd=root, env=env, timeout=600, check=True, capture_output=True)
 
 
 def caught_by(patch):

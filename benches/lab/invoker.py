@@ -21,7 +21,7 @@ class Answer:
     seconds: float  # from the event's first byte to the answer's last
 
 
-class Runtime:
+class Invoker:
     def __init__(self, command, env, cwd=None, log=subprocess.DEVNULL):
         self._listening = socket.create_server(("127.0.0.1", 0))
         self._selector = selectors.DefaultSelector()

@@ -1,8 +1,8 @@
 """Passes bytes between a process and the store, counts them, may hold each answer back for a time,
 and may be the store's TLS end. A process of its own, so that it takes no time from whoever measures.
 
-    relay.py HOST:PORT SECONDS [CERTIFICATE KEY]     prints its port; then each line `read` is answered
-                                                     with the bytes in and out since the last one
+    wire.py HOST:PORT SECONDS [CERTIFICATE KEY]     prints its port; then each line `read` is answered
+                                                    with the bytes in and out since the last one
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 
-class Relay:
+class Wire:
     """The process, and what it counts."""
 
     def __init__(self, upstream, delay=0.0, certificate=None):
