@@ -156,6 +156,14 @@ impl fmt::Display for DrillKey {
     }
 }
 
+impl DrillKey {
+    /// Its name within its run: `SCENARIO/N`.
+    #[cfg(feature = "cli")]
+    pub fn within_its_run(&self) -> String {
+        format!("{}/{}", self.scenario, self.n)
+    }
+}
+
 impl FromStr for DrillKey {
     type Err = ();
 

@@ -122,8 +122,8 @@ fn invariants(out: &mut String, report: &Report) {
              <td>{}</td><td>{}",
             it.name, it.says
         );
-        for fault in &it.faults {
-            let _ = write!(out, "<div class=\"fault\">{}</div>", escaped(fault));
+        for fault in it.told() {
+            let _ = write!(out, "<div class=\"fault\">{}</div>", escaped(&fault));
         }
         let _ = write!(out, "</td><td class=\"n\">{}</td></tr>", it.keys);
     }

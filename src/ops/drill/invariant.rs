@@ -1,6 +1,11 @@
 //! What must hold, by the numbers and names it has in the protocol.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::drill::DrillKey;
+
+/// Faults of an invariant that are told in words.
+const TOLD: usize = 5;
 
 /// An invariant that a drill can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,7 +91,7 @@ impl Invariant {
 
 /// Whether one held.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct Judged {
     /// Its number in the protocol, if it has one.
     pub number: Option<u8>,
     pub name: &'static str,
@@ -96,6 +101,23 @@ pub(super) struct Verdict {
     pub keys: usize,
     /// How many broke it.
     pub broken: usize,
-    /// The first of those, in words.
-    pub faults: Vec<String>,
+    /// How each of those did; the first of them are told.
+    #[serde(serialize_with = "told")]
+    pub faults: Vec<(DrillKey, String)>,
+}
+
+impl Judged {
+    /// The first faults, in words.
+    pub fn told(&self) -> impl Iterator<Item = String> {
+        words(&self.faults)
+    }
+}
+
+fn words(faults: &[(DrillKey, String)]) -> impl Iterator<Item = String> {
+    let told = faults.iter().take(TOLD);
+    told.map(|(key, fault)| format!("{}: {fault}", key.within_its_run()))
+}
+
+fn told<S: Serializer>(faults: &[(DrillKey, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(words(faults))
 }

@@ -3,39 +3,33 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::evidence::{Evidence, KeyEvidence, Sent};
-use super::invariant::{Invariant, Verdict};
+use super::invariant::{Invariant, Judged};
 use crate::drill::{Effect, Event, Point, Row, Scenario, Write};
 use crate::protocol::Status;
 
-/// Faults that are told in words, per invariant.
-const TOLD: usize = 5;
 /// The amount that a key's first message asks for.
 pub(super) const FIRST_AMOUNT: u64 = 1;
 
 /// One verdict for each invariant that was put to the test.
-pub(super) fn judge(evidence: &Evidence) -> Vec<Verdict> {
+pub(super) fn judge(evidence: &Evidence) -> Vec<Judged> {
     let court = Court { evidence, deaths: deaths(evidence) };
-    let verdicts = Invariant::ALL.iter().map(|invariant| {
+    let judged = Invariant::ALL.iter().map(|invariant| {
         let keys = evidence.keys.iter().filter(|key| applies(*invariant, key));
         let keys: Vec<_> = keys.collect();
-        let faults = keys.iter().filter_map(|key| {
-            let fault = court.fault(*invariant, key)?;
-            Some(format!("{}/{}: {fault}", key.key.scenario, key.key.n))
-        });
-        let mut faults: Vec<String> = faults.collect();
-        let broken = faults.len();
-        faults.truncate(TOLD);
-        Verdict {
+        let faults =
+            keys.iter().filter_map(|key| Some((key.key.clone(), court.fault(*invariant, key)?)));
+        let faults: Vec<_> = faults.collect();
+        Judged {
             number: invariant.number(),
             name: invariant.name(),
             says: invariant.says(),
-            holds: broken == 0,
+            holds: faults.is_empty(),
             keys: keys.len(),
-            broken,
+            broken: faults.len(),
             faults,
         }
     });
-    verdicts.filter(|verdict| verdict.keys > 0).collect()
+    judged.filter(|it| it.keys > 0).collect()
 }
 
 fn applies(invariant: Invariant, key: &KeyEvidence) -> bool {

@@ -113,11 +113,12 @@ impl fmt::Display for Report {
             let number = it.number.map_or_else(|| "  ".to_owned(), |number| format!("{number:>2}"));
             let verdict = if it.holds { "ok  " } else { "FAIL" };
             writeln!(f, "{verdict} {number} {:<18} {} ({} keys)", it.name, it.says, it.keys)?;
-            for fault in &it.faults {
+            let told: Vec<_> = it.told().collect();
+            for fault in &told {
                 writeln!(f, "          {fault}")?;
             }
-            if it.broken > it.faults.len() {
-                writeln!(f, "          and {} more", it.broken - it.faults.len())?;
+            if it.broken > told.len() {
+                writeln!(f, "          and {} more", it.broken - told.len())?;
             }
         }
         let died = match self.workers_died {
