@@ -119,6 +119,17 @@ async fn a_dead_letter_queue_that_is_gone_is_none() {
 }
 
 #[tokio::test]
+async fn a_functions_own_file_is_not_looked_for_here() {
+    let variables = &[("ONLYONCE_STORE", "sqlite:records-of-the-function.db")];
+    let site = Site::new(&Plan { variables, ..Plan::default() }).await;
+    let found = Found::by(&["--function", &site.function], None);
+    assert_eq!((found.code, found.wrong()), (Some(1), vec!["store-not-kept"]), "{}", found.said);
+    assert!(found.codes("cannot-judge").contains(&"store-not-set-up"), "{}", found.said);
+    assert!(found.said.contains("in the function"), "{}", found.said);
+    assert!(!crate::root().join("records-of-the-function.db").exists());
+}
+
+#[tokio::test]
 async fn a_queue_that_is_polled_is_judged_with_the_settings_here() {
     let site = Site::new(&Plan { max_receive: 4, ..Plan::default() }).await;
     let url = site.queue_url.replace("-jobs", "-dead");
