@@ -216,7 +216,7 @@ impl DrillArguments {
         };
         let dlq_url = self.dlq_url.clone().or(dlq_url);
         let dlq_url = dlq_url.ok_or(NO_DLQ)?;
-        let table = table.ok_or(Usage(
+        let table = table.ok_or(Usage::new(
             "the drill keeps its ledger in DynamoDB: set ONLYONCE_STORE to dynamodb://TABLE, the table of \
              the deployment",
         ))?;
