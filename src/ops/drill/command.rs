@@ -20,7 +20,7 @@ use super::post::Post;
 use super::report::{About, Report};
 use super::sight::{Count, Sight, counting};
 use super::workers::{Stage, Workers};
-use crate::drill::{DrillKey, Ledger, Scenario};
+use crate::drill::{DrillKey, JOB, Ledger, NAMESPACE, Scenario};
 use crate::error::BoxError;
 use crate::ops::Usage;
 use crate::ops::ending::NO_DLQ;
@@ -197,7 +197,7 @@ impl DrillArguments {
             };
             let default = if self.load.is_some() { 3 } else { 7 };
             let count = self.workers.unwrap_or(default);
-            let workers = Workers::start(&stage, usize::try_from(count)?)?;
+            let workers = Workers::start(&stage, usize::try_from(count)?, self.to_die())?;
             let patience = if self.load.is_some() { 600 } else { 100 };
             let setting = Setting {
                 place: &place,
@@ -244,6 +244,17 @@ impl DrillArguments {
         PLAYED.into_iter().filter(|it| is_asked(it) && is_here(it)).collect()
     }
 
+    /// How many workers of a local drill are killed: each key kills one.
+    fn to_die(&self) -> usize {
+        match self.load {
+            Some(_) => 0,
+            None => {
+                let kill = self.scenarios(true).into_iter().filter(|it| it.crash().is_some());
+                kill.map(|it| keys_of(it, true)).sum()
+            }
+        }
+    }
+
     async fn direct(
         &self,
         setting: Setting<'_>,
@@ -287,10 +298,14 @@ impl DrillArguments {
                 let is_unknown = |it: &&KeyEvidence| {
                     it.record.as_ref().is_some_and(|record| record.status == Status::Unknown)
                 };
-                let unknown = evidence.keys.iter().filter(is_unknown).map(|it| it.key.clone());
                 bar.set_message("resolving what was left unknown");
-                if let Err(error) = director.resolve(&unknown.collect::<Vec<_>>()).await {
-                    eprintln!("a record of this run stays unknown: {error}");
+                for KeyEvidence { key, .. } in evidence.keys.iter().filter(is_unknown) {
+                    if let Err(error) = director.resolve(key).await {
+                        eprintln!(
+                            "{key} stays unknown: {error}; end it with \
+                             `ONLYONCE_NAMESPACE={NAMESPACE} onlyonce resolve {JOB} {key} --done`"
+                        );
+                    }
                 }
             }
             Ok::<_, BoxError>((evidence, drained))

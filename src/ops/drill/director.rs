@@ -153,27 +153,24 @@ impl Director<'_> {
         Ok(Evidence { keys: found, left, margin_ms, has_pollers: is_local })
     }
 
-    /// Takes this run's records out of `unknown`, which they would be in for ever: whether its effect
+    /// Takes a record of this run out of `unknown`, which it would be in for ever: whether its effect
     /// happened matters to nobody any more.
-    pub async fn resolve(&self, keys: &[DrillKey]) -> Result<(), BoxError> {
-        for id in keys.iter().map(id) {
-            let id = id?;
-            let decide = |record: &Record, claim_id, now| {
-                let resolution = Resolution::JobDone(Output::Omitted);
-                let retention = Retention::For(RESOLVED_FOR);
-                let settles_within = Duration::ZERO;
-                let request =
-                    Resolve { claim_id, skew: SKEW, settles_within, retention, resolution };
-                resolve(record, &request, now)
-            };
-            let until = SystemClock.now() + RESOLVES_WITHIN;
-            while let Err(error) = transition(self.sight.store, &id, decide).await {
-                let why = error.downcast::<Refused>()?;
-                match why.until().filter(|at| *at < until) {
-                    // The request of a worker that died may be under way for so long.
-                    Some(at) => SystemClock.sleep_until(at + Duration::from_millis(10)).await,
-                    None => return Err(why),
-                }
+    pub async fn resolve(&self, key: &DrillKey) -> Result<(), BoxError> {
+        let id = id(key)?;
+        let decide = |record: &Record, claim_id, now| {
+            let resolution = Resolution::JobDone(Output::Omitted);
+            let retention = Retention::For(RESOLVED_FOR);
+            let settles_within = Duration::ZERO;
+            let request = Resolve { claim_id, skew: SKEW, settles_within, retention, resolution };
+            resolve(record, &request, now)
+        };
+        let until = SystemClock.now() + RESOLVES_WITHIN;
+        while let Err(error) = transition(self.sight.store, &id, decide).await {
+            let why = error.downcast::<Refused>()?;
+            match why.until().filter(|at| *at < until) {
+                // The request of a worker that died may be under way for so long.
+                Some(at) => SystemClock.sleep_until(at + Duration::from_millis(10)).await,
+                None => return Err(why),
             }
         }
         Ok(())

@@ -101,7 +101,8 @@ impl Made {
     pub async fn remove(self) {
         if let Some(emulator) = self.emulator {
             // Everything was in it.
-            return emulator.stop().await;
+            emulator.stop().await;
+            return;
         }
         let Some(sdk) = self.sdk else { return };
         let (sqs, dynamo) = (Sqs::new(&sdk), Dynamo::new(&sdk));

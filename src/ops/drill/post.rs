@@ -62,6 +62,7 @@ impl Post {
 
     async fn send_batch(&self, batch: &[Letter]) -> Result<(), BoxError> {
         let mut left: Vec<(usize, &Letter)> = batch.iter().enumerate().collect();
+        let mut why = String::new();
         for _ in 0..TRIES {
             let entries: Result<_, BoxError> =
                 left.iter().map(|(n, letter)| self.entry(*n, letter)).collect();
@@ -70,11 +71,15 @@ impl Post {
             let answer =
                 answer.map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
             left.retain(|(n, _)| answer.failed.iter().any(|it| it.id == n.to_string()));
-            if left.is_empty() {
-                return Ok(());
-            }
+            let Some(failed) = answer.failed.first() else { return Ok(()) };
+            failed.code().clone_into(&mut why);
         }
-        Err(format!("{} messages were not taken by the queue", left.len()).into())
+        Err(format!(
+            "{} messages were not taken by the queue: SQS answered {why}; look at the queue's policy and \
+             its key, and play the drill again",
+            left.len()
+        )
+        .into())
     }
 
     fn entry(&self, n: usize, letter: &Letter) -> Result<SendMessageBatchRequestEntry, BoxError> {
