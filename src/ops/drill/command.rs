@@ -77,28 +77,15 @@ pub struct DrillArguments {
 }
 
 fn scenario(text: &str) -> Result<Scenario, String> {
-    let known = || PLAYED.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
-    let found = text.parse().ok().filter(|scenario| PLAYED.contains(scenario));
+    let known = || scenes().map(Scenario::as_str).collect::<Vec<_>>().join(", ");
+    let found = scenes().find(|it| it.as_str() == text);
     found.ok_or_else(|| format!("there is no such scenario; there are {}", known()))
 }
 
-/// What is played, and it is played in the order in which it is shown.
-const PLAYED: [Scenario; 14] = [
-    Scenario::TwiceAtOnce,
-    Scenario::CopiesLater,
-    Scenario::KilledAfterClaim,
-    Scenario::KilledInEffect,
-    Scenario::KilledAfterEffect,
-    Scenario::KilledAfterCommit,
-    Scenario::LongJob,
-    Scenario::LateWorker,
-    Scenario::Redrive,
-    Scenario::LostClaim,
-    Scenario::LostCompletion,
-    Scenario::Mismatch,
-    Scenario::AtMostOnce,
-    Scenario::KilledAtMostOnce,
-];
+/// What is played.
+fn scenes() -> impl Iterator<Item = Scenario> {
+    Scenario::ALL.iter().copied().filter(|it| it.is_scene())
+}
 
 /// How many keys play a scenario. In Lambda a kill takes the neighbours in its batch along, which all
 /// wait for their visibility timeout then: there are fewer.
@@ -241,7 +228,7 @@ impl DrillArguments {
         let is_asked = |it: &Scenario| self.only.is_empty() || self.only.contains(it);
         // In Lambda a worker does not outlive its lease: the platform ends it.
         let is_here = |it: &Scenario| is_local || *it != Scenario::LateWorker;
-        PLAYED.into_iter().filter(|it| is_asked(it) && is_here(it)).collect()
+        scenes().filter(|it| is_asked(it) && is_here(it)).collect()
     }
 
     /// How many workers of a local drill are killed: each key kills one.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::evidence::{Evidence, KeyEvidence, Sent};
 use super::invariant::{Invariant, Judged};
-use crate::drill::{Effect, Event, Point, Row, Scenario, Write};
+use crate::drill::{Effect, Event, Row, Scenario};
 use crate::protocol::Status;
 
 /// The amount that a key's first message asks for.
@@ -40,7 +40,7 @@ fn applies(invariant: Invariant, key: &KeyEvidence) -> bool {
         Invariant::AtMostOnce => scenario.effect() == Effect::AtMostOnce,
         Invariant::Fenced | Invariant::CompletedStays => !scenario.is_brief(),
         Invariant::OwnWrites => scenario.loses().is_some(),
-        Invariant::Played => !scenario.is_brief() && scenario != Scenario::Probe,
+        Invariant::Played => scenario.is_scene(),
         Invariant::NoLoss
         | Invariant::NoWedge
         | Invariant::FirstPayload
@@ -165,24 +165,16 @@ impl Court<'_> {
     fn played(&self, key: &KeyEvidence) -> Option<String> {
         let scenario = key.key.scenario;
         let is = |wanted: &dyn Fn(&Event) -> bool| key.rows().iter().any(|row| wanted(&row.event));
-        let missing = |what: &str| Some(format!("{what} was not seen"));
+        let missing = |what: &str| Some(format!("it was not seen: {what}"));
         if let Some(point) = scenario.crash()
             && !is(&|event| matches!(event, Event::Crash { point: at } if *at == point))
         {
-            return missing(match point {
-                Point::AfterClaim => "the crash after the claim",
-                Point::InEffect => "the crash in the effect",
-                Point::AfterEffect => "the crash after the effect",
-                Point::AfterCommit => "the crash after the commit",
-            });
+            return missing(point.says());
         }
         if let Some(write) = scenario.loses()
             && !is(&|event| matches!(event, Event::AnswerLost { to } if *to == write))
         {
-            return missing(match write {
-                Write::Claim => "the lost answer to the claim",
-                Write::Completion => "the lost answer to the completion",
-            });
+            return missing(write.says());
         }
         if scenario.stalls() && !is(&|event| matches!(event, Event::WentOn { .. })) {
             return missing("the worker that stood still and went on");

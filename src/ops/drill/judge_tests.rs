@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::drill::{DrillKey, JOB, Kept, NAMESPACE};
+use crate::drill::{DrillKey, JOB, Kept, NAMESPACE, Point, Write};
 use crate::ops::drill::evidence::Evidence;
 use crate::ops::drill::report::{About, Report};
 use crate::protocol::{

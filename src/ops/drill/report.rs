@@ -150,7 +150,7 @@ fn figures(scenario: Scenario, keys: &[&KeyEvidence]) -> ScenarioReport {
     }
     ScenarioReport {
         scenario,
-        says: text::scenario(scenario),
+        says: scenario.says(),
         keys: keys.len(),
         sent: keys.iter().map(|key| key.sent.len()).sum(),
         claims: count(&|row| matches!(row.event, Event::Claimed { .. })),
