@@ -15,7 +15,7 @@ use super::director::Director;
 use super::evidence::KeyEvidence;
 use super::html;
 use super::load::{Load, LoadReport};
-use super::place::{Made, Place};
+use super::place::{Made, Venue};
 use super::post::Post;
 use super::report::{About, Report};
 use super::sight::{Count, Sight, counting};
@@ -98,15 +98,15 @@ const fn keys_of(scenario: Scenario, is_local: bool) -> usize {
 }
 
 /// How long a local queue hides a message: an attempt that died is taken over five seconds later.
-const VISIBILITY: u64 = 3;
+const VISIBILITY: u32 = 3;
 /// The same under load, where a busy machine must be able to renew in time.
-const VISIBILITY_OF_LOAD: u64 = 6;
+const VISIBILITY_OF_LOAD: u32 = 6;
 /// How long a deployment may take to answer a probe.
 const ANSWERS: Duration = Duration::from_secs(60);
 
 /// Where it is played, and how.
 struct Setting<'a> {
-    place: &'a Place,
+    place: &'a Venue,
     name: String,
     run: String,
     is_local: bool,
@@ -191,7 +191,7 @@ impl DrillArguments {
                 name: "this machine".to_owned(),
                 run,
                 is_local: true,
-                visibility,
+                visibility: visibility.into(),
                 patience: given.unwrap_or(Duration::from_secs(patience)),
                 quiet: Duration::from_secs(3),
             };
@@ -207,7 +207,7 @@ impl DrillArguments {
             "the drill keeps its ledger in DynamoDB: set ONLYONCE_STORE to dynamodb://TABLE, the table of \
              the deployment",
         ))?;
-        let place = Place::deployed(queue_url.clone(), dlq_url, table).await;
+        let place = Venue::deployed(queue_url.clone(), dlq_url, table).await;
         let visibility = Post::new(&place.sdk, queue_url).visibility().await?;
         let patience = given.unwrap_or(Duration::from_secs(visibility * 6 + 120));
         let setting = Setting {
