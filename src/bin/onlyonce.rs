@@ -174,7 +174,7 @@ async fn run(arguments: Arguments) -> Result<ExitCode, BoxError> {
 /// As the worker reads them; the machine of a producer or an operator may have no jobs file.
 fn jobs(settings: &Settings) -> Result<Router, BoxError> {
     Ok(match settings.jobs.exists() {
-        true => Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?,
+        true => Router::from_jobs_file_without_secrets(&settings.jobs)?,
         false => Router::new(),
     })
 }

@@ -24,13 +24,15 @@ use crate::rules::MessageRules;
 use crate::sdk::SdkConfig;
 use crate::store::Store;
 
+#[cfg(all(test, feature = "cli"))]
+pub(crate) use self::scenario::{Point, Write};
 // For the command.
 #[cfg(feature = "cli")]
 pub(crate) use self::{
     job::Order,
     reading::{Kept, Reading},
     row::{Event, Row},
-    scenario::{DrillKey, Effect, Point, Scenario, Write},
+    scenario::{DrillKey, Effect, Scenario},
 };
 pub(crate) use ledger::Ledger;
 

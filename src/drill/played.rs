@@ -135,7 +135,7 @@ impl PlayedStore {
 
     /// What is answered instead of "it landed", if that is to be lost here and was not yet.
     async fn lost(&self, key: &DrillKey, to: Write) -> Option<Error> {
-        if key.scenario.loses() != Some(to) || !self.playing.ledger.first(key, "lost").await.ok()? {
+        if key.scenario.loses() != Some(to) || !self.playing.is_first(key, "lost").await {
             return None;
         }
         self.playing.note(key, Event::AnswerLost { to }).await;
@@ -175,7 +175,7 @@ impl PlayedStore {
     async fn stands_still(&self, key: &DrillKey, step: &Step) -> bool {
         let is_it = key.scenario.stalls() && matches!(step, Step::End(Status::Completed));
         let has_threads = Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread;
-        is_it && has_threads && matches!(self.playing.ledger.first(key, "stalled").await, Ok(true))
+        is_it && has_threads && self.playing.is_first(key, "stalled").await
     }
 
     /// Sends a write, and puts down what came of it.

@@ -39,19 +39,22 @@ impl Playing {
         }
     }
 
+    /// Whether this is the first to do this with a key. It is not done where that cannot be put down.
+    pub async fn is_first(&self, key: &DrillKey, what: &str) -> bool {
+        self.ledger.first(key, what).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, what, "this is not played: it could not be put down");
+            false
+        })
+    }
+
     /// Ends this process at once if that is to be played here and was not yet. It is remembered
     /// first: a key kills one worker and no more.
     pub async fn crash(&self, key: &DrillKey, at: Point) {
         if key.scenario.crash() != Some(at) {
             return;
         }
-        match self.ledger.first(key, "crashed").await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(error) => {
-                tracing::warn!(%error, "a crash is not played: it could not be put down");
-                return;
-            }
+        if !self.is_first(key, "crashed").await {
+            return;
         }
         self.note(key, Event::Crash { point: at }).await;
         tracing::warn!(scenario = key.scenario.as_str(), "this worker ends here: it is the drill");

@@ -123,7 +123,11 @@ impl Reading<'_> {
         }
         match left {
             None => Ok(found),
-            Some(_) => Err(fault("the table is throttled: parts of it were not read".into())),
+            Some(_) => Err(fault(
+                "the table is throttled, and parts of it were not read: give it more capacity, or play \
+                 the drill again with less beside it"
+                    .into(),
+            )),
         }
     }
 }

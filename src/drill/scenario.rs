@@ -6,19 +6,25 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Declares the scenarios, each with its name.
+/// Declares the scenarios, each with its name and what it plays, in the order in which they are shown.
 macro_rules! scenarios {
-    ($($(#[$meta:meta])* $variant:ident = $name:literal,)+) => {
+    ($($variant:ident = $name:literal, $says:literal;)+) => {
         /// What is played with a key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub(crate) enum Scenario { $($(#[$meta])* #[serde(rename = $name)] $variant,)+ }
+        pub(crate) enum Scenario { $(#[serde(rename = $name)] $variant,)+ }
 
         impl Scenario {
-            #[cfg(test)]
+            #[cfg(any(test, feature = "cli"))]
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
+            }
+
+            /// What it plays.
+            #[cfg(feature = "cli")]
+            pub const fn says(self) -> &'static str {
+                match self { $(Self::$variant => $says,)+ }
             }
         }
 
@@ -32,38 +38,22 @@ macro_rules! scenarios {
 }
 
 scenarios! {
-    /// Whether a worker in drill mode is there.
-    Probe = "probe",
-    /// The same message twice at once.
-    TwiceAtOnce = "twice-at-once",
-    /// Copies after the completion.
-    CopiesLater = "copies-later",
-    /// The worker dies with the claim written and nothing begun.
-    KilledAfterClaim = "killed-after-claim",
-    /// It dies with the request on its way.
-    KilledInEffect = "killed-in-effect",
-    /// It dies with the effect done and not recorded.
-    KilledAfterEffect = "killed-after-effect",
-    /// It dies with the completion written and the message not acknowledged.
-    KilledAfterCommit = "killed-after-commit",
-    /// A job of several visibility timeouts, and a copy in the middle.
-    LongJob = "long-job",
-    /// A worker stands still past its lease, another takes over, and the first one goes on.
-    LateWorker = "late-worker",
-    /// It fails until it is a dead letter, is mended, and redriven.
-    Redrive = "redrive",
-    /// The claim is written and its answer lost.
-    LostClaim = "lost-claim",
-    /// The completion is written and its answer lost.
-    LostCompletion = "lost-completion",
-    /// Another payload under the same key.
-    Mismatch = "mismatch",
-    /// An effect that may run once at most, with copies at once and later.
-    AtMostOnce = "at-most-once",
-    /// The worker dies in such an effect.
-    KilledAtMostOnce = "killed-at-most-once",
-    /// One of thousands.
-    Load = "load",
+    Probe = "probe", "is a worker in drill mode there";
+    TwiceAtOnce = "twice-at-once", "the same message twice at once";
+    CopiesLater = "copies-later", "three copies after it is done";
+    KilledAfterClaim = "killed-after-claim", "the worker dies, claim written and nothing begun";
+    KilledInEffect = "killed-in-effect", "the worker dies, its request on the way";
+    KilledAfterEffect = "killed-after-effect", "the worker dies, effect done and not recorded";
+    KilledAfterCommit = "killed-after-commit", "the worker dies, all done and not acknowledged";
+    LongJob = "long-job", "the job outlasts its visibility, a copy comes meanwhile";
+    LateWorker = "late-worker", "a worker stands still past its lease, and goes on";
+    Redrive = "redrive", "fails to the dead letters, is mended and redriven";
+    LostClaim = "lost-claim", "the answer to the claim is lost";
+    LostCompletion = "lost-completion", "the answer to the completion is lost";
+    Mismatch = "mismatch", "another payload under the same key";
+    AtMostOnce = "at-most-once", "an at-most-once effect, copies at once and later";
+    KilledAtMostOnce = "killed-at-most-once", "the worker dies in an at-most-once effect";
+    Load = "load", "many messages, each several times";
 }
 
 /// Where a worker dies.
@@ -76,12 +66,34 @@ pub(crate) enum Point {
     AfterCommit,
 }
 
+#[cfg(feature = "cli")]
+impl Point {
+    pub const fn says(self) -> &'static str {
+        match self {
+            Self::AfterClaim => "the worker dies after the claim",
+            Self::InEffect => "the worker dies in the effect",
+            Self::AfterEffect => "the worker dies after the effect",
+            Self::AfterCommit => "the worker dies after the commit",
+        }
+    }
+}
+
 /// The write whose answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Write {
     Claim,
     Completion,
+}
+
+#[cfg(feature = "cli")]
+impl Write {
+    pub const fn says(self) -> &'static str {
+        match self {
+            Self::Claim => "the answer to the claim is lost",
+            Self::Completion => "the answer to the completion is lost",
+        }
+    }
 }
 
 /// The guarantee of the effect.
@@ -130,6 +142,12 @@ impl Scenario {
         }
     }
 
+    /// Whether it is a scene of the play, and no probe or load.
+    #[cfg(feature = "cli")]
+    pub const fn is_scene(self) -> bool {
+        !matches!(self, Self::Probe | Self::Load)
+    }
+
     /// Whether only its effect is put down: a thousand keys are to cost what a thousand jobs do.
     pub const fn is_brief(self) -> bool {
         matches!(self, Self::Load)
@@ -153,6 +171,14 @@ pub(crate) struct DrillKey {
 impl fmt::Display for DrillKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.run, self.scenario.as_str(), self.n)
+    }
+}
+
+impl DrillKey {
+    /// Its name within its run: `SCENARIO/N`.
+    #[cfg(feature = "cli")]
+    pub fn within_its_run(&self) -> String {
+        format!("{}/{}", self.scenario, self.n)
     }
 }
 

@@ -51,7 +51,8 @@ impl SetupArguments {
         let made = settings.store.kept()?.set_up(sdk::load(), &SystemClock).await?;
         let queues = match &self.queue {
             Some(name) => {
-                Some(queues(&Client::new(&sdk::load().await), name, self.visibility).await?)
+                let sqs = Client::new(&sdk::load().await);
+                Some(queues(&sqs, name, self.visibility, MAX_RECEIVES, &mut Vec::new()).await?)
             }
             None => None,
         };
@@ -91,28 +92,38 @@ fn tell_store(store: &StoreSetting, made: bool) -> &'static str {
     }
 }
 
-struct Queues {
+/// A queue and its dead-letter queue.
+pub(super) struct Queues {
     is_new: bool,
-    url: String,
-    dlq_url: String,
+    pub url: String,
+    pub dlq_url: String,
 }
 
-/// The dead-letter queue first: whoever sees the queue sees its redrive policy.
-async fn queues(sqs: &Client, name: &str, visibility: u32) -> Result<Queues, Error> {
+/// The dead-letter queue first: whoever sees the queue sees its redrive policy. `found` has the URL of
+/// each as soon as it is there.
+pub(super) async fn queues(
+    sqs: &Client,
+    name: &str,
+    visibility: u32,
+    max_receives: u32,
+    found: &mut Vec<String>,
+) -> Result<Queues, Error> {
     let (stem, fifo) = name.strip_suffix(".fifo").map_or((name, ""), |stem| (stem, ".fifo"));
     let keeps = |time: u32| (QueueAttributeName::MessageRetentionPeriod, time.to_string());
     let (dlq_url, _) = queue(sqs, &format!("{stem}-dead{fifo}"), vec![keeps(TWO_WEEKS)]).await?;
+    found.push(dlq_url.clone());
     let arn = QueueAttributeName::QueueArn;
     let asked = sqs.get_queue_attributes().queue_url(&dlq_url).attribute_names(arn.clone());
     let answer = asked.send().await.map_err(|error| fault(name, error))?;
     let dlq_arn = answer.attributes.and_then(|mut attributes| attributes.remove(&arn));
-    let redrive = json!({ "deadLetterTargetArn": dlq_arn, "maxReceiveCount": MAX_RECEIVES });
+    let redrive = json!({ "deadLetterTargetArn": dlq_arn, "maxReceiveCount": max_receives });
     let attributes = vec![
         keeps(A_WEEK),
         (QueueAttributeName::VisibilityTimeout, visibility.to_string()),
         (QueueAttributeName::RedrivePolicy, redrive.to_string()),
     ];
     let (url, is_new) = queue(sqs, name, attributes).await?;
+    found.push(url.clone());
     Ok(Queues { is_new, url, dlq_url })
 }
 

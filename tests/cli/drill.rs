@@ -2,6 +2,7 @@
 //! broken off.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -37,8 +38,22 @@ fn marked(mark: &str) -> Vec<String> {
     found
 }
 
-async fn pause() {
-    SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
+/// Waits until something is so.
+async fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let give_up = SystemClock.now() + Duration::from_secs(60);
+    while !is() {
+        assert!(SystemClock.now() < give_up, "not in a minute: {what}");
+        SystemClock.sleep_until(SystemClock.now() + Duration::from_millis(50)).await;
+    }
+}
+
+/// Waits until a drill's workers are there, and so its queues and its table.
+async fn until_it_plays(playing: &mut Process, mark: &str) {
+    until("three workers", || {
+        assert!(playing.0.try_wait().unwrap().is_none(), "it ended by itself");
+        marked(mark).iter().filter(|line| line.contains("--serve")).count() >= 3
+    })
+    .await;
 }
 
 /// The document, and the exit status.
@@ -97,7 +112,7 @@ fn it_starts_what_it_needs_plays_everything_and_holds() {
 
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert_eq!(page.matches("role=\"img\"").count(), late_keys(&report));
+    assert_eq!(page.matches("role=\"img\"").count(), report["keys"].as_array().unwrap().len());
     assert_eq!(page.matches("HOLDS: every invariant").count(), 2, "above, and at the end");
     for outside in ["http://", "https://", "src=", "<link", "@import", "url("] {
         assert!(!page.contains(outside), "it needs {outside:?}");
@@ -106,10 +121,6 @@ fn it_starts_what_it_needs_plays_everything_and_holds() {
         assert!(page.contains(&format!("<h3>{name}/0</h3>")), "{name}");
     }
     assert_eq!(marked(&mark), Vec::<String>::new(), "nothing is left running");
-}
-
-fn late_keys(report: &Value) -> usize {
-    report["keys"].as_array().unwrap().len()
 }
 
 #[test]
@@ -189,19 +200,11 @@ async fn broken_off_it_leaves_nothing() {
     command.args(["--local", "--only", "late-worker"]);
     let mut playing =
         Process(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
-    // Its workers are there, and so are its queues and its table.
-    while marked(&mark).iter().filter(|line| line.contains("--serve")).count() < 3 {
-        assert!(playing.0.try_wait().unwrap().is_none(), "it ended by itself");
-        pause().await;
-    }
+    until_it_plays(&mut playing, &mark).await;
     let pid = playing.0.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let ended = loop {
-        match playing.0.try_wait().unwrap() {
-            Some(ended) => break ended,
-            None => pause().await,
-        }
-    };
+    until("its end", || playing.0.try_wait().unwrap().is_some()).await;
+    let ended = playing.0.wait().unwrap();
     let mut said = String::new();
     std::io::Read::read_to_string(&mut playing.0.stderr.take().unwrap(), &mut said).unwrap();
     assert_eq!(ended.code(), Some(1), "{said}");
@@ -215,16 +218,10 @@ async fn a_drill_that_is_killed_takes_its_processes_along() {
     let (mut command, mark) = drill(&folder);
     command.env_remove("AWS_ENDPOINT_URL").args(["--local", "--only", "late-worker"]);
     let mut playing = Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    while marked(&mark).iter().filter(|line| line.contains("--serve")).count() < 3 {
-        assert!(playing.0.try_wait().unwrap().is_none(), "it ended by itself");
-        pause().await;
-    }
+    until_it_plays(&mut playing, &mark).await;
     playing.0.kill().unwrap();
     playing.0.wait().unwrap();
-    // The test's time limit bounds this.
-    while !marked(&mark).is_empty() {
-        pause().await;
-    }
+    until("its processes' end", || marked(&mark).is_empty()).await;
 }
 
 #[test]
@@ -234,6 +231,57 @@ fn without_an_emulator_it_says_where_to_get_one() {
     command.current_dir(&folder.0).env("PATH", &folder.0).env_remove("AWS_ENDPOINT_URL");
     let (code, said) = run(&mut command, &["--local"]);
     assert!(code == Some(1) && said.contains("pip install ministack"), "{said}");
+}
+
+#[test]
+fn an_emulator_that_does_not_start_says_why() {
+    let folder = Folder::new();
+    let program = folder.file("ministack", "#!/bin/sh\necho 'the port is taken' >&2\nexit 3\n");
+    let run_by_all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(program, run_by_all).unwrap();
+    let path = format!("{}:{}", folder.0.display(), std::env::var("PATH").unwrap());
+    let (mut command, mark) = drill(&folder);
+    command.env("PATH", path).env_remove("AWS_ENDPOINT_URL");
+    let (code, said) = run(&mut command, &["--local"]);
+    assert!(code == Some(1) && said.contains("the port is taken"), "{said}");
+    assert!(said.contains("ended at its start") && said.contains("AWS_ENDPOINT_URL"), "{said}");
+    assert_eq!(marked(&mark), Vec::<String>::new());
+}
+
+/// The process of one of a drill's workers.
+fn a_worker(mark: &str) -> Option<u32> {
+    std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
+        let has = |name, part: &str| {
+            let text = std::fs::read(entry.path().join(name)).unwrap_or_default();
+            text.split(|byte| *byte == 0).any(|it| it == part.as_bytes())
+        };
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        (has("environ", mark) && has("cmdline", "--serve")).then_some(pid)
+    })
+}
+
+#[tokio::test]
+async fn workers_that_die_by_themselves_end_the_drill() {
+    let folder = Folder::new();
+    let (mut command, mark) = drill(&folder);
+    command.args(["--local", "--only", "late-worker"]);
+    let mut playing =
+        Process(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    until_it_plays(&mut playing, &mark).await;
+    // Three are made up for; none of this scenario is to die.
+    until("its end", || {
+        if let Some(pid) = a_worker(&mark) {
+            // It may have ended since.
+            let _ = Command::new("kill").args(["-SEGV", &pid.to_string()]).output().unwrap();
+        }
+        playing.0.try_wait().unwrap().is_some()
+    })
+    .await;
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut playing.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert!(said.contains("a worker of the drill cannot run: signal: 11"), "{said}");
+    assert_eq!(playing.0.wait().unwrap().code(), Some(1), "{said}");
+    assert_eq!(marked(&mark), Vec::<String>::new());
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub struct Letter {
 }
 
 impl Letter {
-    pub(super) fn of(message: &Message, jobs: &Router, namespace: &str) -> Self {
+    /// What is known of a message.
+    pub(in crate::ops) fn of(message: &Message, jobs: &Router, namespace: &str) -> Self {
         let mark = Mark::of(message);
         let asked = match asked(message, jobs.message_rules()) {
             Asked::Job(delivery) => Some((delivery.job, delivery.key)),
@@ -62,11 +63,6 @@ pub struct Filter {
     /// The one of this key digest, as `list` and logs show it.
     #[arg(long, value_name = "DIGEST")]
     pk: Option<String>,
-}
-
-/// What is known of a message.
-pub(in crate::ops) fn letter_of(message: &Message, jobs: &Router, namespace: &str) -> Letter {
-    Letter::of(message, jobs, namespace)
 }
 
 impl Filter {

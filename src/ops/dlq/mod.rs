@@ -7,5 +7,5 @@ mod replay;
 
 pub use command::{DlqArguments, Queues};
 pub(super) use drawer::Drawer;
-pub(super) use letter::{Filter, letter_of};
+pub(super) use letter::{Filter, Letter};
 pub(super) use replay::{Plan, replay};

@@ -41,7 +41,7 @@ struct Question(&'static str, &'static [&'static str], Holds);
 
 const QUESTIONS: [Question; 10] = [
     Question(
-        "Can every critical job run twice without corrupting money, stock or messaging?",
+        "Can every job run twice and harm nothing: no money, no stock, no message?",
         &[
             "table-missing",
             "key-schema",
@@ -67,7 +67,7 @@ const QUESTIONS: [Question; 10] = [
         },
     ),
     Question(
-        "Is the idempotency key created before dispatch and stored on the payload?",
+        "Is a message's key made before it is sent, and sent along with it?",
         &["key-from-message-id", "key-from-event-id", "key-unstable"],
         |jobs| {
             Ok(match &jobs.key_expression {
@@ -84,12 +84,12 @@ const QUESTIONS: [Question; 10] = [
         },
     ),
     Question(
-        "Do you avoid random keys inside handle() / process callbacks?",
+        "Is no key made at random inside a job?",
         &["key-from-message-id", "key-unstable"],
         |_| Ok("the worker makes no key: an effect's is derived from its message's".to_owned()),
     ),
     Question(
-        "Is there a dedupe record for each side effect?",
+        "Is there a record of each effect?",
         &[
             "table-missing",
             "key-schema",
@@ -100,7 +100,7 @@ const QUESTIONS: [Question; 10] = [
         |_| Ok("each key has a record, and each effect its own place in it".to_owned()),
     ),
     Question(
-        "Are Stripe (or similar) calls passing a stable Idempotency-Key?",
+        "Do calls of providers send a key that stays the same?",
         &["key-window-short"],
         |jobs| {
             in_rust(jobs)?;
@@ -109,7 +109,7 @@ const QUESTIONS: [Question; 10] = [
         },
     ),
     Question(
-        "Does uniqueness cover in-flight duplicates and a completed-state check?",
+        "Is a copy held off while its job runs, and after it is completed?",
         &[
             "visibility-under-timeout",
             "visibility-short",
@@ -124,7 +124,7 @@ const QUESTIONS: [Question; 10] = [
         },
     ),
     Question(
-        "Are TTLs on dedupe keys longer than any realistic late redelivery?",
+        "Are records kept for longer than a message can come late?",
         &["retention-short", "ttl-other-attribute", "redis-evicts"],
         |jobs| {
             let least = jobs.jobs.iter().filter_map(|job| job.retention).min();
@@ -139,7 +139,7 @@ const QUESTIONS: [Question; 10] = [
         },
     ),
     Question(
-        "Do poison retries go somewhere observable instead of silent infinite loops?",
+        "Does a message that always fails end where people see it, and not go round for ever?",
         &[
             "no-dlq",
             "max-receive-low",
@@ -153,7 +153,7 @@ const QUESTIONS: [Question; 10] = [
         |_| Ok("attempts are counted, and what is given up is in the dead-letter queue".to_owned()),
     ),
     Question(
-        "Can you explain in one sentence what happens after a crash between side effect and ack?",
+        "Can it be said in a sentence what follows a crash between an effect and the acknowledgement?",
         &[],
         |jobs| {
             in_rust(jobs)?;
@@ -164,11 +164,9 @@ const QUESTIONS: [Question; 10] = [
             Ok(told.collect::<Vec<_>>().join("; "))
         },
     ),
-    Question(
-        "Have you load-tested duplicate delivery (replay the same payload) in staging?",
-        &[],
-        |_| Err("no setting shows it: run `onlyonce drill` there".to_owned()),
-    ),
+    Question("Were copies under load tried in staging?", &[], |_| {
+        Err("no setting shows it: play `onlyonce drill --queue-url URL` there".to_owned())
+    }),
 ];
 
 const CLASSES: [(&str, &str); 5] = [

@@ -104,7 +104,7 @@ fn jobs(settings: &Settings) -> Result<Known<Jobs>, BoxError> {
             "there is no {file} here; ONLYONCE_JOBS names the jobs file"
         )));
     }
-    let router = Router::from_jobs_file_in(&settings.jobs, &|_| Some("not:needed".to_owned()))?;
+    let router = Router::from_jobs_file_without_secrets(&settings.jobs)?;
     Ok(Known::Is(Jobs::from(&router)))
 }
 

@@ -18,8 +18,28 @@ pub struct Statement {
     pub is_allow: bool,
     pub actions: Vec<String>,
     pub resources: Vec<String>,
-    /// Says what it does not mean: all the rest is meant.
-    pub is_inverse: bool,
+    /// It names the actions that it does not mean: all others are meant.
+    pub is_but_actions: bool,
+    /// The same of its resources.
+    pub is_but_resources: bool,
+}
+
+impl Statement {
+    fn is_of(&self, action: &str) -> bool {
+        let action = lower(action);
+        self.actions.iter().any(|it| is_like(&lower(it), &action)) != self.is_but_actions
+    }
+
+    /// Whether it is about `place`; with none, about some place where it allows, and about every one
+    /// where it denies.
+    fn is_on(&self, place: Option<&Place>) -> bool {
+        match place {
+            Some(place) => {
+                self.resources.iter().any(|it| covers(it, place)) != self.is_but_resources
+            }
+            None => self.is_allow || !self.is_but_resources,
+        }
+    }
 }
 
 impl Policies {
@@ -35,29 +55,26 @@ impl Policies {
 
     /// Whether `action` may be done, on `place` if it is given.
     pub fn allows(&self, action: &str, place: Option<&Place>) -> bool {
-        let meant = |statement: &Statement| {
-            !statement.is_inverse
-                && statement.actions.iter().any(|it| is_like(&lower(it), &lower(action)))
-                && place.is_none_or(|place| statement.resources.iter().any(|it| covers(it, place)))
+        let meant = |is_allow: bool| {
+            let mut statements = self.statements.iter().filter(|it| it.is_allow == is_allow);
+            statements.any(|it| it.is_of(action) && it.is_on(place))
         };
-        let inverse = |statement: &Statement| statement.is_inverse && statement.is_allow;
-        self.statements.iter().any(|it| it.is_allow && meant(it) || inverse(it))
-            && !self.statements.iter().any(|it| !it.is_allow && meant(it))
+        meant(true) && !meant(false)
     }
 
-    /// Whether some resource on which `action` is allowed is only known elsewhere: in a template, what
-    /// is open is `${?..}`.
+    /// Whether some resource on which `action` is allowed, or is not denied, is only known elsewhere: in
+    /// a template, what is open is `${?..}`.
     pub fn is_vague_on(&self, action: &str) -> bool {
         self.statements.iter().any(|statement| {
-            statement.is_allow
-                && statement.actions.iter().any(|it| is_like(&lower(it), &lower(action)))
+            (statement.is_allow || statement.is_but_resources)
+                && statement.is_of(action)
                 && statement.resources.iter().any(|it| it.contains("${?"))
         })
     }
 }
 
 fn statement(it: &Value) -> Statement {
-    let texts = |name: &str| match it.get(name) {
+    let texts = |name: &str, but: &str| match it.get(name).or_else(|| it.get(but)) {
         Some(Value::Array(texts)) => {
             texts.iter().filter_map(Value::as_str).map(str::to_owned).collect()
         }
@@ -67,9 +84,10 @@ fn statement(it: &Value) -> Statement {
     Statement {
         sid: it.get("Sid").and_then(Value::as_str).map(str::to_owned),
         is_allow: it.get("Effect").and_then(Value::as_str) != Some("Deny"),
-        actions: texts("Action"),
-        resources: texts("Resource"),
-        is_inverse: it.get("NotAction").is_some() || it.get("NotResource").is_some(),
+        actions: texts("Action", "NotAction"),
+        resources: texts("Resource", "NotResource"),
+        is_but_actions: it.get("NotAction").is_some(),
+        is_but_resources: it.get("NotResource").is_some(),
     }
 }
 
@@ -207,9 +225,31 @@ mod tests {
         policies.add(&json!({ "Statement": [{
             "Effect": "Deny", "Action": ["sqs:*"], "Resource": "*" }] }));
         assert!(!policies.allows("sqs:ReceiveMessage", Some(&place)));
-        let mut inverse = Policies::default();
-        inverse.add(&json!({ "Statement": [{
-            "Effect": "Allow", "NotAction": "iam:*", "Resource": "*" }] }));
+        let of = |statements: Value| {
+            let mut policies = Policies::default();
+            policies.add(&json!({ "Statement": statements }));
+            policies
+        };
+        let all_but = json!({ "Effect": "Allow", "NotAction": "iam:*", "Resource": "*" });
+        let inverse = of(all_but.clone());
         assert!(inverse.allows("sqs:ReceiveMessage", Some(&place)));
+        assert!(!inverse.allows("iam:PassRole", None));
+        let elsewhere = of(json!([{
+            "Effect": "Allow", "Action": "sqs:*", "NotResource": "arn:aws:sqs:r:1:q" }]));
+        assert!(elsewhere.allows("sqs:ReceiveMessage", Some(&other)));
+        assert!(!elsewhere.allows("sqs:ReceiveMessage", Some(&place)));
+        let lambda_alone = of(json!([all_but, {
+            "Effect": "Deny", "NotAction": "lambda:*", "Resource": "*" }]));
+        assert!(!lambda_alone.allows("sqs:ReceiveMessage", Some(&place)));
+        assert!(lambda_alone.allows("lambda:InvokeFunction", None));
+        let q_alone = of(json!([all_but, {
+            "Effect": "Deny", "Action": "*", "NotResource": "arn:aws:sqs:r:1:q" }]));
+        assert!(q_alone.allows("sqs:ReceiveMessage", Some(&place)));
+        assert!(!q_alone.allows("sqs:ReceiveMessage", Some(&other)));
+        // On which function it may be is not asked.
+        assert!(q_alone.allows("lambda:InvokeFunction", None));
+        let open = of(json!([all_but, {
+            "Effect": "Deny", "Action": "*", "NotResource": "${?Queue}" }]));
+        assert!(open.is_vague_on("sqs:ReceiveMessage"));
     }
 }

@@ -15,12 +15,12 @@ use super::director::Director;
 use super::evidence::KeyEvidence;
 use super::html;
 use super::load::{Load, LoadReport};
-use super::place::{Made, Place};
+use super::place::{Made, Venue};
 use super::post::Post;
 use super::report::{About, Report};
 use super::sight::{Count, Sight, counting};
 use super::workers::{Stage, Workers};
-use crate::drill::{DrillKey, Ledger, Scenario};
+use crate::drill::{DrillKey, JOB, Ledger, NAMESPACE, Scenario};
 use crate::error::BoxError;
 use crate::ops::Usage;
 use crate::ops::ending::NO_DLQ;
@@ -77,28 +77,15 @@ pub struct DrillArguments {
 }
 
 fn scenario(text: &str) -> Result<Scenario, String> {
-    let known = || PLAYED.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(", ");
-    let found = text.parse().ok().filter(|scenario| PLAYED.contains(scenario));
+    let known = || scenes().map(Scenario::as_str).collect::<Vec<_>>().join(", ");
+    let found = scenes().find(|it| it.as_str() == text);
     found.ok_or_else(|| format!("there is no such scenario; there are {}", known()))
 }
 
-/// What is played, and it is played in the order in which it is shown.
-const PLAYED: [Scenario; 14] = [
-    Scenario::TwiceAtOnce,
-    Scenario::CopiesLater,
-    Scenario::KilledAfterClaim,
-    Scenario::KilledInEffect,
-    Scenario::KilledAfterEffect,
-    Scenario::KilledAfterCommit,
-    Scenario::LongJob,
-    Scenario::LateWorker,
-    Scenario::Redrive,
-    Scenario::LostClaim,
-    Scenario::LostCompletion,
-    Scenario::Mismatch,
-    Scenario::AtMostOnce,
-    Scenario::KilledAtMostOnce,
-];
+/// What is played.
+fn scenes() -> impl Iterator<Item = Scenario> {
+    Scenario::ALL.iter().copied().filter(|it| it.is_scene())
+}
 
 /// How many keys play a scenario. In Lambda a kill takes the neighbours in its batch along, which all
 /// wait for their visibility timeout then: there are fewer.
@@ -111,15 +98,15 @@ const fn keys_of(scenario: Scenario, is_local: bool) -> usize {
 }
 
 /// How long a local queue hides a message: an attempt that died is taken over five seconds later.
-const VISIBILITY: u64 = 3;
+const VISIBILITY: u32 = 3;
 /// The same under load, where a busy machine must be able to renew in time.
-const VISIBILITY_OF_LOAD: u64 = 6;
+const VISIBILITY_OF_LOAD: u32 = 6;
 /// How long a deployment may take to answer a probe.
 const ANSWERS: Duration = Duration::from_secs(60);
 
 /// Where it is played, and how.
 struct Setting<'a> {
-    place: &'a Place,
+    place: &'a Venue,
     name: String,
     run: String,
     is_local: bool,
@@ -197,14 +184,14 @@ impl DrillArguments {
             };
             let default = if self.load.is_some() { 3 } else { 7 };
             let count = self.workers.unwrap_or(default);
-            let workers = Workers::start(&stage, usize::try_from(count)?)?;
+            let workers = Workers::start(&stage, usize::try_from(count)?, self.to_die())?;
             let patience = if self.load.is_some() { 600 } else { 100 };
             let setting = Setting {
                 place: &place,
                 name: "this machine".to_owned(),
                 run,
                 is_local: true,
-                visibility,
+                visibility: visibility.into(),
                 patience: given.unwrap_or(Duration::from_secs(patience)),
                 quiet: Duration::from_secs(3),
             };
@@ -216,11 +203,11 @@ impl DrillArguments {
         };
         let dlq_url = self.dlq_url.clone().or(dlq_url);
         let dlq_url = dlq_url.ok_or(NO_DLQ)?;
-        let table = table.ok_or(Usage(
+        let table = table.ok_or(Usage::new(
             "the drill keeps its ledger in DynamoDB: set ONLYONCE_STORE to dynamodb://TABLE, the table of \
              the deployment",
         ))?;
-        let place = Place::deployed(queue_url.clone(), dlq_url, table).await;
+        let place = Venue::deployed(queue_url.clone(), dlq_url, table).await;
         let visibility = Post::new(&place.sdk, queue_url).visibility().await?;
         let patience = given.unwrap_or(Duration::from_secs(visibility * 6 + 120));
         let setting = Setting {
@@ -241,7 +228,18 @@ impl DrillArguments {
         let is_asked = |it: &Scenario| self.only.is_empty() || self.only.contains(it);
         // In Lambda a worker does not outlive its lease: the platform ends it.
         let is_here = |it: &Scenario| is_local || *it != Scenario::LateWorker;
-        PLAYED.into_iter().filter(|it| is_asked(it) && is_here(it)).collect()
+        scenes().filter(|it| is_asked(it) && is_here(it)).collect()
+    }
+
+    /// How many workers of a local drill are killed: each key kills one.
+    fn to_die(&self) -> usize {
+        match self.load {
+            Some(_) => 0,
+            None => {
+                let kill = self.scenarios(true).into_iter().filter(|it| it.crash().is_some());
+                kill.map(|it| keys_of(it, true)).sum()
+            }
+        }
     }
 
     async fn direct(
@@ -287,10 +285,14 @@ impl DrillArguments {
                 let is_unknown = |it: &&KeyEvidence| {
                     it.record.as_ref().is_some_and(|record| record.status == Status::Unknown)
                 };
-                let unknown = evidence.keys.iter().filter(is_unknown).map(|it| it.key.clone());
                 bar.set_message("resolving what was left unknown");
-                if let Err(error) = director.resolve(&unknown.collect::<Vec<_>>()).await {
-                    eprintln!("a record of this run stays unknown: {error}");
+                for KeyEvidence { key, .. } in evidence.keys.iter().filter(is_unknown) {
+                    if let Err(error) = director.resolve(key).await {
+                        eprintln!(
+                            "{key} stays unknown: {error}; end it with \
+                             `ONLYONCE_NAMESPACE={NAMESPACE} onlyonce resolve {JOB} {key} --done`"
+                        );
+                    }
                 }
             }
             Ok::<_, BoxError>((evidence, drained))

@@ -3,23 +3,24 @@
 use std::time::Duration;
 
 use super::evidence::{Evidence, KeyEvidence, Sent};
-use super::place::Place;
-use super::post::{Letter, Post};
+use super::place::Venue;
+use super::post::{Post, Sending};
 use super::sight::{Sight, id};
 use crate::drill::{DrillKey, JOB, Kept, Ledger, NAMESPACE, Reading, Scenario};
 use crate::error::BoxError;
 use crate::front::{AttributeValue, Message, SqsQueue};
 use crate::handler::Router;
 use crate::ops::Desk;
-use crate::ops::dlq::{Drawer, Filter, Plan, letter_of, replay};
+use crate::ops::dlq::{Drawer, Filter, Letter, Plan, replay};
 use crate::ops::operate::{Refused, transition};
 use crate::protocol::{Output, Record, Resolution, Resolve, Retention, Status, Timestamp, resolve};
+use crate::rules::ATTRIBUTE_KEY;
 use crate::runtime::{Clock, SystemClock};
 use crate::service::SKEW;
 
 /// A run being directed.
 pub(super) struct Director<'a> {
-    pub place: &'a Place,
+    pub place: &'a Venue,
     pub post: &'a Post,
     pub ledger: &'a Ledger,
     pub sight: Sight<'a>,
@@ -44,9 +45,9 @@ impl Director<'_> {
     }
 
     async fn send(&self, key: &DrillKey, whys: &[Sent], takes_ms: u64) -> Result<(), BoxError> {
-        let letter = |why: &Sent| Letter { key: key.clone(), takes_ms, why: *why };
-        let letters: Vec<Letter> = whys.iter().map(letter).collect();
-        self.post.send(&letters).await
+        let sending = |why: &Sent| Sending { key: key.clone(), takes_ms, why: *why };
+        let sendings: Vec<Sending> = whys.iter().map(sending).collect();
+        self.post.send(&sendings).await
     }
 
     /// Plays one key to its end, or until it is clear that it has none.
@@ -153,27 +154,24 @@ impl Director<'_> {
         Ok(Evidence { keys: found, left, margin_ms, has_pollers: is_local })
     }
 
-    /// Takes this run's records out of `unknown`, which they would be in for ever: whether its effect
+    /// Takes a record of this run out of `unknown`, which it would be in for ever: whether its effect
     /// happened matters to nobody any more.
-    pub async fn resolve(&self, keys: &[DrillKey]) -> Result<(), BoxError> {
-        for id in keys.iter().map(id) {
-            let id = id?;
-            let decide = |record: &Record, claim_id, now| {
-                let resolution = Resolution::JobDone(Output::Omitted);
-                let retention = Retention::For(RESOLVED_FOR);
-                let settles_within = Duration::ZERO;
-                let request =
-                    Resolve { claim_id, skew: SKEW, settles_within, retention, resolution };
-                resolve(record, &request, now)
-            };
-            let until = SystemClock.now() + RESOLVES_WITHIN;
-            while let Err(error) = transition(self.sight.store, &id, decide).await {
-                let why = error.downcast::<Refused>()?;
-                match why.until().filter(|at| *at < until) {
-                    // The request of a worker that died may be under way for so long.
-                    Some(at) => SystemClock.sleep_until(at + Duration::from_millis(10)).await,
-                    None => return Err(why),
-                }
+    pub async fn resolve(&self, key: &DrillKey) -> Result<(), BoxError> {
+        let id = id(key)?;
+        let decide = |record: &Record, claim_id, now| {
+            let resolution = Resolution::JobDone(Output::Omitted);
+            let retention = Retention::For(RESOLVED_FOR);
+            let settles_within = Duration::ZERO;
+            let request = Resolve { claim_id, skew: SKEW, settles_within, retention, resolution };
+            resolve(record, &request, now)
+        };
+        let until = SystemClock.now() + RESOLVES_WITHIN;
+        while let Err(error) = transition(self.sight.store, &id, decide).await {
+            let why = error.downcast::<Refused>()?;
+            match why.until().filter(|at| *at < until) {
+                // The request of a worker that died may be under way for so long.
+                Some(at) => SystemClock.sleep_until(at + Duration::from_millis(10)).await,
+                None => return Err(why),
             }
         }
         Ok(())
@@ -194,7 +192,7 @@ impl Director<'_> {
                 for message in messages {
                     match key_of(&message).filter(|key| key.run == self.run) {
                         Some(key) => {
-                            let letter = letter_of(&message, &Router::new(), NAMESPACE);
+                            let letter = Letter::of(&message, &Router::new(), NAMESPACE);
                             found.push((key, letter.cause));
                             drawer.delete(&message).await?;
                         }
@@ -233,7 +231,7 @@ impl Director<'_> {
 }
 
 fn key_of(message: &Message) -> Option<DrillKey> {
-    match &message.attributes.get("idempotency-key")?.value {
+    match &message.attributes.get(ATTRIBUTE_KEY)?.value {
         AttributeValue::Text(text) => text.parse().ok(),
         AttributeValue::Binary(_) => None,
     }

@@ -21,7 +21,7 @@ const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// It runs as long as this shell's input is open, also where the drill itself is killed; and the shell
 /// no longer than it. Both are their own process group.
-const WATCHED: &str = r#"( "$0" >/dev/null 2>&1; kill -9 0 ) &
+const WATCHED: &str = r#"( "$0" >/dev/null; kill -9 0 ) &
 read -r line; kill -9 0"#;
 
 /// An emulator of our own.
@@ -49,23 +49,30 @@ impl Emulator {
         let mut emulator = Self { shell, endpoint };
         let give_up = SystemClock.now() + STARTS;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            if emulator.shell.ended()?.is_some() {
-                return Err(format!("{} ended at its start", program.display()).into());
-            }
-            if SystemClock.now() >= give_up {
-                emulator.stop().await;
-                return Err(format!("{} does not listen", program.display()).into());
-            }
-            SystemClock.sleep_until(SystemClock.now() + LOOKS_EVERY).await;
+            let fault = match emulator.shell.ended()? {
+                Some(_) => "ended at its start",
+                None if SystemClock.now() >= give_up => "does not listen",
+                None => {
+                    SystemClock.sleep_until(SystemClock.now() + LOOKS_EVERY).await;
+                    continue;
+                }
+            };
+            let said = emulator.stop().await;
+            return Err(format!(
+                "{} {fault}; set AWS_ENDPOINT_URL to an emulator that runs. It said:\n{said}",
+                program.display()
+            )
+            .into());
         }
         Ok(emulator)
     }
 
-    /// Ends it.
-    pub async fn stop(mut self) {
+    /// Ends it, and answers what it said last.
+    pub async fn stop(mut self) -> String {
         self.shell.close_input();
         // Should the shell not go in time, it is killed as this ends.
         let _ = self.shell.end(SystemClock.now() + ENDS).await;
+        self.shell.said()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::report::{KeyReport, Report};
 use super::svg;
-use super::text::{self, seconds};
+use super::text::seconds;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -122,8 +122,8 @@ fn invariants(out: &mut String, report: &Report) {
              <td>{}</td><td>{}",
             it.name, it.says
         );
-        for fault in &it.faults {
-            let _ = write!(out, "<div class=\"fault\">{}</div>", escaped(fault));
+        for fault in it.told() {
+            let _ = write!(out, "<div class=\"fault\">{}</div>", escaped(&fault));
         }
         let _ = write!(out, "</td><td class=\"n\">{}</td></tr>", it.keys);
     }
@@ -162,7 +162,7 @@ fn key(out: &mut String, key: &KeyReport) {
         out,
         "<section class=\"{class}\"><header><h3>{}</h3><span class=\"soft\">{}; {}{}</span></header>",
         escaped(&key.key),
-        text::scenario(key.scenario),
+        key.scenario.says(),
         escaped(ends),
         escaped(&dead)
     );

@@ -1,6 +1,11 @@
 //! What must hold, by the numbers and names it has in the protocol.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::drill::DrillKey;
+
+/// Faults of an invariant that are told in words.
+const TOLD: usize = 5;
 
 /// An invariant that a drill can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,18 +71,28 @@ impl Invariant {
         }
     }
 
-    /// What it says.
+    /// What it says: of those with a number, what the list in `src/docs/testing.md` does.
     pub const fn says(self) -> &'static str {
         match self {
-            Self::StagedOnce => "a staged write is done with the completion, once, or not at all",
-            Self::KeyedOnce => "the provider sees one key and one request, and does it once",
-            Self::AtMostOnce => "an effect that may run once at most was called once at most",
-            Self::NoLoss => "every message ends done or among the dead letters",
-            Self::Fenced => "one completion per key; a late worker completes nothing",
-            Self::NoWedge => "every key comes to the end its scenario has",
-            Self::CompletedStays => "nothing runs under a key that is done",
-            Self::FirstPayload => "another payload under a key never runs, and is quarantined",
-            Self::OneAtATime => "no second worker runs before lease and margin are over",
+            Self::StagedOnce => "what is staged is done with the completion, once, or not at all",
+            Self::KeyedOnce => {
+                "a keyed effect goes out under one key with one request, and is done once; under a \
+                 next key only after a recorded refusal"
+            }
+            Self::AtMostOnce => "an at-most-once effect is called once at most",
+            Self::NoLoss => {
+                "a message that is gone has a completed record, or is among the dead letters or on \
+                 its way back"
+            }
+            Self::Fenced => {
+                "no write lands that was decided on an older record; token and revision never go back"
+            }
+            Self::NoWedge => "every key comes to its end once nothing goes wrong any more",
+            Self::CompletedStays => "what is completed stays so, and nothing runs under its key",
+            Self::FirstPayload => "no payload but the first runs under a key",
+            Self::OneAtATime => {
+                "one handler at a time under a key, while clocks differ by less than the margin"
+            }
             Self::OwnWrites => "a write that landed unanswered counts, and is not done again",
             Self::Played => "what was to go wrong did go wrong",
         }
@@ -86,7 +101,7 @@ impl Invariant {
 
 /// Whether one held.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Verdict {
+pub(super) struct Judged {
     /// Its number in the protocol, if it has one.
     pub number: Option<u8>,
     pub name: &'static str,
@@ -96,6 +111,39 @@ pub(super) struct Verdict {
     pub keys: usize,
     /// How many broke it.
     pub broken: usize,
-    /// The first of those, in words.
-    pub faults: Vec<String>,
+    /// How each of those did; the first of them are told.
+    #[serde(serialize_with = "told")]
+    pub faults: Vec<(DrillKey, String)>,
+}
+
+impl Judged {
+    /// The first faults, in words.
+    pub fn told(&self) -> impl Iterator<Item = String> {
+        words(&self.faults)
+    }
+}
+
+fn words(faults: &[(DrillKey, String)]) -> impl Iterator<Item = String> {
+    let told = faults.iter().take(TOLD);
+    told.map(|(key, fault)| format!("{}: {fault}", key.within_its_run()))
+}
+
+fn told<S: Serializer>(faults: &[(DrillKey, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(words(faults))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_number_name_and_words_from_the_list_in_the_docs() {
+        let listed = include_str!("../../docs/testing.md");
+        for it in Invariant::ALL {
+            if let Some(number) = it.number() {
+                let row = format!("| {number} | {} | {} |\n", it.name(), it.says());
+                assert!(listed.contains(&row), "{row}");
+            }
+        }
+    }
 }

@@ -3,39 +3,33 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::evidence::{Evidence, KeyEvidence, Sent};
-use super::invariant::{Invariant, Verdict};
-use crate::drill::{Effect, Event, Point, Row, Scenario, Write};
+use super::invariant::{Invariant, Judged};
+use crate::drill::{Effect, Event, Row, Scenario};
 use crate::protocol::Status;
 
-/// Faults that are told in words, per invariant.
-const TOLD: usize = 5;
 /// The amount that a key's first message asks for.
 pub(super) const FIRST_AMOUNT: u64 = 1;
 
 /// One verdict for each invariant that was put to the test.
-pub(super) fn judge(evidence: &Evidence) -> Vec<Verdict> {
+pub(super) fn judge(evidence: &Evidence) -> Vec<Judged> {
     let court = Court { evidence, deaths: deaths(evidence) };
-    let verdicts = Invariant::ALL.iter().map(|invariant| {
+    let judged = Invariant::ALL.iter().map(|invariant| {
         let keys = evidence.keys.iter().filter(|key| applies(*invariant, key));
         let keys: Vec<_> = keys.collect();
-        let faults = keys.iter().filter_map(|key| {
-            let fault = court.fault(*invariant, key)?;
-            Some(format!("{}/{}: {fault}", key.key.scenario, key.key.n))
-        });
-        let mut faults: Vec<String> = faults.collect();
-        let broken = faults.len();
-        faults.truncate(TOLD);
-        Verdict {
+        let faults =
+            keys.iter().filter_map(|key| Some((key.key.clone(), court.fault(*invariant, key)?)));
+        let faults: Vec<_> = faults.collect();
+        Judged {
             number: invariant.number(),
             name: invariant.name(),
             says: invariant.says(),
-            holds: broken == 0,
+            holds: faults.is_empty(),
             keys: keys.len(),
-            broken,
+            broken: faults.len(),
             faults,
         }
     });
-    verdicts.filter(|verdict| verdict.keys > 0).collect()
+    judged.filter(|it| it.keys > 0).collect()
 }
 
 fn applies(invariant: Invariant, key: &KeyEvidence) -> bool {
@@ -46,7 +40,7 @@ fn applies(invariant: Invariant, key: &KeyEvidence) -> bool {
         Invariant::AtMostOnce => scenario.effect() == Effect::AtMostOnce,
         Invariant::Fenced | Invariant::CompletedStays => !scenario.is_brief(),
         Invariant::OwnWrites => scenario.loses().is_some(),
-        Invariant::Played => !scenario.is_brief() && scenario != Scenario::Probe,
+        Invariant::Played => scenario.is_scene(),
         Invariant::NoLoss
         | Invariant::NoWedge
         | Invariant::FirstPayload
@@ -171,24 +165,16 @@ impl Court<'_> {
     fn played(&self, key: &KeyEvidence) -> Option<String> {
         let scenario = key.key.scenario;
         let is = |wanted: &dyn Fn(&Event) -> bool| key.rows().iter().any(|row| wanted(&row.event));
-        let missing = |what: &str| Some(format!("{what} was not seen"));
+        let missing = |what: &str| Some(format!("it was not seen: {what}"));
         if let Some(point) = scenario.crash()
             && !is(&|event| matches!(event, Event::Crash { point: at } if *at == point))
         {
-            return missing(match point {
-                Point::AfterClaim => "the crash after the claim",
-                Point::InEffect => "the crash in the effect",
-                Point::AfterEffect => "the crash after the effect",
-                Point::AfterCommit => "the crash after the commit",
-            });
+            return missing(point.says());
         }
         if let Some(write) = scenario.loses()
             && !is(&|event| matches!(event, Event::AnswerLost { to } if *to == write))
         {
-            return missing(match write {
-                Write::Claim => "the lost answer to the claim",
-                Write::Completion => "the lost answer to the completion",
-            });
+            return missing(write.says());
         }
         if scenario.stalls() && !is(&|event| matches!(event, Event::WentOn { .. })) {
             return missing("the worker that stood still and went on");

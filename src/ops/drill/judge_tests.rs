@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::drill::{DrillKey, JOB, Kept, NAMESPACE};
+use crate::drill::{DrillKey, JOB, Kept, NAMESPACE, Point, Write};
 use crate::ops::drill::evidence::Evidence;
+use crate::ops::drill::report::{About, Report};
 use crate::protocol::{
     Claim, ClaimRequest, IdempotencyKey, Record, RecordId, Retention, RetryPolicy, Timestamp, claim,
 };
@@ -295,4 +296,36 @@ fn what_was_not_played_is_named() {
     }
     let copy = |key: &mut KeyEvidence| key.sent.push((2, Sent::Copy));
     assert_eq!(but(Scenario::TwiceAtOnce, copy), ["played"]);
+}
+
+#[test]
+fn each_broken_key_is_told_its_fault_and_the_list_of_all_is_short() {
+    let twice = |n| {
+        let mut key = fine(Scenario::TwiceAtOnce);
+        key.key.n = n;
+        key.kept.staged = 2;
+        key
+    };
+    let keys = (0..12).map(twice).collect();
+    let evidence = Evidence { keys, left: 0, margin_ms: SKEW, has_pollers: true };
+    let about = About {
+        run: "r".to_owned(),
+        place: "here".to_owned(),
+        began: Timestamp::from_millis(0),
+        ended: Timestamp::from_millis(1_000),
+        workers_died: None,
+        load: None,
+    };
+    let report = Report::of(&evidence, about);
+    assert_eq!(report.keys.len(), 12);
+    for key in &report.keys {
+        assert_eq!(key.faults, ["staged once: completed, and done 2 times"], "{}", key.key);
+    }
+    let text = report.to_string();
+    assert!(text.contains("twice-at-once/4: ") && !text.contains("twice-at-once/5: "), "{text}");
+    assert!(text.contains("and 7 more"), "{text}");
+    let document = serde_json::to_value(&report).unwrap();
+    let staged = &document["invariants"][0];
+    assert_eq!((&staged["broken"], staged["faults"].as_array().unwrap().len()), (&12.into(), 5));
+    assert_eq!(staged["faults"][0], "twice-at-once/0: completed, and done 2 times");
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::director::Director;
 use super::evidence::{Evidence, KeyEvidence, Sent};
-use super::post::Letter;
+use super::post::Sending;
 use crate::drill::{DrillKey, Event, Scenario};
 use crate::error::BoxError;
 use crate::protocol::Status;
@@ -61,8 +61,8 @@ impl Load {
         for (n, block) in keys.chunks(BLOCK).enumerate() {
             for copy in 0..self.copies {
                 let why = if copy == 0 { Sent::First } else { Sent::Copy };
-                let letter = |key: &DrillKey| Letter { key: key.clone(), takes_ms: 0, why };
-                director.post.send(&block.iter().map(letter).collect::<Vec<_>>()).await?;
+                let sending = |key: &DrillKey| Sending { key: key.clone(), takes_ms: 0, why };
+                director.post.send(&block.iter().map(sending).collect::<Vec<_>>()).await?;
             }
             tell(n * BLOCK + block.len());
         }

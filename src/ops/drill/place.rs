@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use aws_sdk_dynamodb::Client as Dynamo;
 use aws_sdk_sqs::Client as Sqs;
-use aws_sdk_sqs::types::QueueAttributeName;
 
 use super::emulator::{self, Emulator};
 use crate::error::BoxError;
+use crate::ops::setup::{Queues, queues};
 use crate::runtime::SystemClock;
 use crate::sdk::{self, SdkConfig};
 use crate::store::DynamoStore;
@@ -18,7 +18,7 @@ use crate::store::DynamoStore;
 const MOST_RECEIVES: u32 = 50;
 
 /// Queues and table.
-pub(super) struct Place {
+pub(super) struct Venue {
     pub sdk: SdkConfig,
     pub queue_url: String,
     pub dlq_url: String,
@@ -26,7 +26,7 @@ pub(super) struct Place {
     pub store: Arc<DynamoStore>,
 }
 
-impl Place {
+impl Venue {
     /// That of a deployment.
     pub async fn deployed(queue_url: String, dlq_url: String, table: String) -> Self {
         let sdk = sdk::load().await;
@@ -46,7 +46,7 @@ pub(super) struct Made {
 
 impl Made {
     /// Makes it; what there is already when it fails is removed by `remove`.
-    pub async fn make(&mut self, run: &str, visibility: u64) -> Result<Place, BoxError> {
+    pub async fn make(&mut self, run: &str, visibility: u32) -> Result<Venue, BoxError> {
         let sdk = match std::env::var_os("AWS_ENDPOINT_URL") {
             Some(_) => sdk::load().await,
             None => {
@@ -59,37 +59,12 @@ impl Made {
         self.sdk = Some(sdk.clone());
         let sqs = Sqs::new(&sdk);
         let table = format!("onlyonce-drill-{run}");
-        let dlq_url = self.queue(&sqs, &format!("{table}-dlq"), &[]).await?;
-        let arn = QueueAttributeName::QueueArn;
-        let dlq = sqs.get_queue_attributes().queue_url(&dlq_url).attribute_names(arn.clone());
-        let dlq_arn = dlq.send().await?.attributes.and_then(|mut found| found.remove(&arn));
-        let redrive = serde_json::json!({
-            "deadLetterTargetArn": dlq_arn.unwrap_or_default(), "maxReceiveCount": MOST_RECEIVES
-        });
-        let settings = [
-            (QueueAttributeName::VisibilityTimeout, visibility.to_string()),
-            (QueueAttributeName::RedrivePolicy, redrive.to_string()),
-        ];
-        let queue_url = self.queue(&sqs, &table, &settings).await?;
+        let queues = queues(&sqs, &table, visibility, MOST_RECEIVES, &mut self.queues).await?;
         let store = Arc::new(DynamoStore::new(&sdk, &table));
         self.table = Some(table.clone());
         store.create_table(&SystemClock).await?;
-        Ok(Place { sdk, queue_url, dlq_url, table, store })
-    }
-
-    async fn queue(
-        &mut self,
-        sqs: &Sqs,
-        name: &str,
-        settings: &[(QueueAttributeName, String)],
-    ) -> Result<String, BoxError> {
-        let mut create = sqs.create_queue().queue_name(name);
-        for (name, value) in settings {
-            create = create.attributes(name.clone(), value);
-        }
-        let url = create.send().await?.queue_url.ok_or("the queue has no URL")?;
-        self.queues.push(url.clone());
-        Ok(url)
+        let Queues { url: queue_url, dlq_url, .. } = queues;
+        Ok(Venue { sdk, queue_url, dlq_url, table, store })
     }
 
     /// The endpoint of the emulator that was started, if one was.
@@ -101,7 +76,8 @@ impl Made {
     pub async fn remove(self) {
         if let Some(emulator) = self.emulator {
             // Everything was in it.
-            return emulator.stop().await;
+            emulator.stop().await;
+            return;
         }
         let Some(sdk) = self.sdk else { return };
         let (sqs, dynamo) = (Sqs::new(&sdk), Dynamo::new(&sdk));

@@ -10,6 +10,7 @@ use super::evidence::Sent;
 use super::judge::FIRST_AMOUNT;
 use crate::drill::{DrillKey, JOB, Order};
 use crate::error::{BoxError, Error, ErrorKind};
+use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};
 use crate::sdk::SdkConfig;
 
@@ -20,7 +21,7 @@ const TRIES: usize = 5;
 
 /// One message.
 #[derive(Clone, Debug)]
-pub(super) struct Letter {
+pub(super) struct Sending {
     pub key: DrillKey,
     pub takes_ms: u64,
     pub why: Sent,
@@ -39,11 +40,11 @@ impl Post {
     }
 
     /// Sends these, ten at a time.
-    pub async fn send(&self, letters: &[Letter]) -> Result<(), BoxError> {
-        for batch in letters.chunks(BATCH) {
+    pub async fn send(&self, sendings: &[Sending]) -> Result<(), BoxError> {
+        for batch in sendings.chunks(BATCH) {
             let at = SystemClock.now().millis();
             self.send_batch(batch).await?;
-            batch.iter().for_each(|letter| self.note(&letter.key, at, letter.why));
+            batch.iter().for_each(|it| self.note(&it.key, at, it.why));
         }
         Ok(())
     }
@@ -60,26 +61,31 @@ impl Post {
         sent.get(key).cloned().unwrap_or_default()
     }
 
-    async fn send_batch(&self, batch: &[Letter]) -> Result<(), BoxError> {
-        let mut left: Vec<(usize, &Letter)> = batch.iter().enumerate().collect();
+    async fn send_batch(&self, batch: &[Sending]) -> Result<(), BoxError> {
+        let mut left: Vec<(usize, &Sending)> = batch.iter().enumerate().collect();
+        let mut why = String::new();
         for _ in 0..TRIES {
             let entries: Result<_, BoxError> =
-                left.iter().map(|(n, letter)| self.entry(*n, letter)).collect();
+                left.iter().map(|(n, sending)| self.entry(*n, sending)).collect();
             let send = self.client.send_message_batch().queue_url(&self.url);
             let answer = send.set_entries(Some(entries?)).send().await;
             let answer =
                 answer.map_err(|error| Error::new(ErrorKind::Queue, "send").with_source(error))?;
             left.retain(|(n, _)| answer.failed.iter().any(|it| it.id == n.to_string()));
-            if left.is_empty() {
-                return Ok(());
-            }
+            let Some(failed) = answer.failed.first() else { return Ok(()) };
+            failed.code().clone_into(&mut why);
         }
-        Err(format!("{} messages were not taken by the queue", left.len()).into())
+        Err(format!(
+            "{} messages were not taken by the queue: SQS answered {why}; look at the queue's policy and \
+             its key, and play the drill again",
+            left.len()
+        )
+        .into())
     }
 
-    fn entry(&self, n: usize, letter: &Letter) -> Result<SendMessageBatchRequestEntry, BoxError> {
-        let amount = FIRST_AMOUNT + u64::from(letter.why == Sent::Other);
-        let Letter { key, takes_ms, .. } = letter;
+    fn entry(&self, n: usize, sending: &Sending) -> Result<SendMessageBatchRequestEntry, BoxError> {
+        let amount = FIRST_AMOUNT + u64::from(sending.why == Sent::Other);
+        let Sending { key, takes_ms, .. } = sending;
         let order = Order { scenario: key.scenario, takes_ms: *takes_ms, amount };
         let text = |value: String| {
             MessageAttributeValue::builder().data_type("String").string_value(value).build()
@@ -90,8 +96,8 @@ impl Post {
         Ok(SendMessageBatchRequestEntry::builder()
             .id(n.to_string())
             .message_body(serde_json::to_string(&order)?)
-            .message_attributes("job", text(JOB.to_owned())?)
-            .message_attributes("idempotency-key", text(key.to_string())?)
+            .message_attributes(ATTRIBUTE_JOB, text(JOB.to_owned())?)
+            .message_attributes(ATTRIBUTE_KEY, text(key.to_string())?)
             .set_message_group_id(is_fifo.then(|| key.to_string()))
             .set_message_deduplication_id(is_fifo.then_some(once))
             .build()?)

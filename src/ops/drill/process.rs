@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::error::BoxError;
 use crate::protocol::Timestamp;
-use crate::runtime::{Clock, SystemClock, Task, blocking};
+use crate::runtime::{Clock, SystemClock, Task, before, blocking};
 
-/// Between two looks whether it has ended.
+/// Between two looks whether it has ended, once it has closed its standard error.
 const LOOKS_EVERY: Duration = Duration::from_millis(20);
 /// How often a child whose input is closed is looked after until it is killed.
 const ENDS_WITHIN: u32 = 400;
@@ -25,7 +25,8 @@ const MOST_READ: u64 = 64 * 1024;
 pub(super) struct Process {
     child: Child,
     input: Option<ChildStdin>,
-    said: Option<Task<VecDeque<String>>>,
+    saying: Option<Task<VecDeque<String>>>,
+    said: VecDeque<String>,
 }
 
 impl Process {
@@ -35,8 +36,8 @@ impl Process {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn()?;
         let input = child.stdin.take();
-        let said = child.stderr.take().map(|stderr| blocking(move || last_lines(stderr)));
-        Ok(Self { child, input, said })
+        let saying = child.stderr.take().map(|stderr| blocking(move || last_lines(stderr)));
+        Ok(Self { child, input, saying, said: VecDeque::new() })
     }
 
     /// Whether it has ended, and how.
@@ -46,6 +47,13 @@ impl Process {
 
     /// Waits for its end, at most until `by`.
     pub async fn end(&mut self, by: Timestamp) -> Result<Option<ExitStatus>, BoxError> {
+        // Nobody looks before it has said its last.
+        if let Some(saying) = &mut self.saying
+            && let Some(said) = before(&SystemClock, by, saying.join()).await
+        {
+            self.said = said.unwrap_or_default();
+            self.saying = None;
+        }
         loop {
             let ended = self.ended()?;
             if ended.is_some() || SystemClock.now() >= by {
@@ -55,11 +63,9 @@ impl Process {
         }
     }
 
-    /// The last of what it said on standard error, once it has ended.
-    pub async fn said(mut self) -> String {
-        let Some(mut said) = self.said.take() else { return String::new() };
-        let lines = said.join().await.unwrap_or_default();
-        lines.into_iter().collect::<Vec<_>>().join("\n")
+    /// The last of what it said on standard error, once its end was waited for.
+    pub fn said(self) -> String {
+        self.said.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 
     /// Closes its input.

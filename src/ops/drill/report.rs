@@ -1,15 +1,15 @@
 //! What a drill has shown: its verdict, a line per scenario, and what happened to each key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
 use super::evidence::{Evidence, KeyEvidence, Sent};
-use super::invariant::Verdict;
+use super::invariant::Judged;
 use super::judge::judge;
 use super::load::LoadReport;
 use super::text;
-use crate::drill::{Event, Row, Scenario};
+use crate::drill::{DrillKey, Event, Row, Scenario};
 use crate::ops::instant;
 use crate::protocol::{Status, Timestamp};
 
@@ -33,7 +33,7 @@ pub(super) struct Report {
     pub scenarios: Vec<ScenarioReport>,
     pub keys: Vec<KeyReport>,
     pub load: Option<LoadReport>,
-    pub invariants: Vec<Verdict>,
+    pub invariants: Vec<Judged>,
     /// The names of those that did not hold.
     pub broken: Vec<&'static str>,
     pub holds: bool,
@@ -111,8 +111,15 @@ impl Report {
             by_scenario.entry(key.key.scenario).or_default().push(key);
         }
         let scenarios = by_scenario.iter().map(|(scenario, keys)| figures(*scenario, keys));
+        let mut faults: HashMap<&DrillKey, Vec<String>> = HashMap::new();
+        for it in &invariants {
+            for (key, fault) in &it.faults {
+                faults.entry(key).or_default().push(format!("{}: {fault}", it.name));
+            }
+        }
         let told = evidence.keys.iter().enumerate().filter_map(|(n, key)| {
-            let report = story(key, &invariants, about.began);
+            let faults = faults.remove(&key.key).unwrap_or_default();
+            let report = story(key, faults, about.began);
             let is_told = !key.key.scenario.is_brief() || n < TOLD || !report.faults.is_empty();
             is_told.then_some(report)
         });
@@ -143,7 +150,7 @@ fn figures(scenario: Scenario, keys: &[&KeyEvidence]) -> ScenarioReport {
     }
     ScenarioReport {
         scenario,
-        says: text::scenario(scenario),
+        says: scenario.says(),
         keys: keys.len(),
         sent: keys.iter().map(|key| key.sent.len()).sum(),
         claims: count(&|row| matches!(row.event, Event::Claimed { .. })),
@@ -164,8 +171,7 @@ fn effects(key: &KeyEvidence) -> usize {
     }
 }
 
-fn story(key: &KeyEvidence, verdicts: &[Verdict], began: Timestamp) -> KeyReport {
-    let name = format!("{}/{}", key.key.scenario, key.key.n);
+fn story(key: &KeyEvidence, faults: Vec<String>, began: Timestamp) -> KeyReport {
     let since = |at: u64| at.saturating_sub(began.millis());
     let sent = key.sent.iter().map(|(at, why)| {
         let what = match why {
@@ -193,20 +199,15 @@ fn story(key: &KeyEvidence, verdicts: &[Verdict], began: Timestamp) -> KeyReport
     });
     let mut events: Vec<Moment> = sent.chain(did).chain(acknowledged).collect();
     events.sort_by_key(|moment| moment.at_ms);
-    let of_this = |fault: &&String| fault.starts_with(&format!("{name}: "));
-    let faults = verdicts.iter().flat_map(|verdict| {
-        let faults = verdict.faults.iter().filter(of_this);
-        faults.map(|fault| format!("{}: {}", verdict.name, fault.split_at(name.len() + 2).1))
-    });
     KeyReport {
         scenario: key.key.scenario,
         ends: key.record.as_ref().map(|record| record.status.to_string()),
         calls: key.rows().iter().filter(|row| matches!(row.event, Event::Called { .. })).count(),
         effects: effects(key),
         dead_letters: key.letters.clone(),
-        faults: faults.collect(),
+        faults,
         events,
-        key: name,
+        key: key.key.within_its_run(),
     }
 }
 

@@ -1,5 +1,4 @@
-//! The report in words: what each scenario plays, what each event means, and the whole of it for a
-//! terminal.
+//! The report in words: what each event means, and the whole of it for a terminal.
 
 use std::fmt;
 
@@ -7,29 +6,7 @@ use comfy_table::Table;
 use comfy_table::presets::ASCII_MARKDOWN;
 
 use super::report::Report;
-use crate::drill::{Event, Point, Scenario, Write};
-
-/// What a scenario plays.
-pub(super) const fn scenario(scenario: Scenario) -> &'static str {
-    match scenario {
-        Scenario::Probe => "is a worker in drill mode there",
-        Scenario::TwiceAtOnce => "the same message twice at once",
-        Scenario::CopiesLater => "three copies after it is done",
-        Scenario::KilledAfterClaim => "the worker dies, claim written and nothing begun",
-        Scenario::KilledInEffect => "the worker dies, its request on the way",
-        Scenario::KilledAfterEffect => "the worker dies, effect done and not recorded",
-        Scenario::KilledAfterCommit => "the worker dies, all done and not acknowledged",
-        Scenario::LongJob => "the job outlasts its visibility, a copy comes meanwhile",
-        Scenario::LateWorker => "a worker stands still past its lease, and goes on",
-        Scenario::Redrive => "fails to the dead letters, is mended and redriven",
-        Scenario::LostClaim => "the answer to the claim is lost",
-        Scenario::LostCompletion => "the answer to the completion is lost",
-        Scenario::Mismatch => "another payload under the same key",
-        Scenario::AtMostOnce => "an at-most-once effect, copies at once and later",
-        Scenario::KilledAtMostOnce => "the worker dies in an at-most-once effect",
-        Scenario::Load => "many messages, each several times",
-    }
-}
+use crate::drill::Event;
 
 /// What an event means.
 pub(super) fn event(event: &Event) -> String {
@@ -49,15 +26,8 @@ pub(super) fn event(event: &Event) -> String {
         Event::Answered { .. } => "the provider knew the key, and did nothing".to_owned(),
         Event::Settled { token, status } => format!("{status}, token {token}"),
         Event::Refused { token } => format!("the write of token {token} is refused: too late"),
-        Event::Crash { point } => match point {
-            Point::AfterClaim => "the worker dies after the claim",
-            Point::InEffect => "the worker dies in the effect",
-            Point::AfterEffect => "the worker dies after the effect",
-            Point::AfterCommit => "the worker dies after the commit",
-        }
-        .to_owned(),
-        Event::AnswerLost { to: Write::Claim } => "the claim's answer is lost".to_owned(),
-        Event::AnswerLost { .. } => "the completion's answer is lost".to_owned(),
+        Event::Crash { point } => point.says().to_owned(),
+        Event::AnswerLost { to } => to.says().to_owned(),
         Event::Stalled { .. } => "the worker stands still".to_owned(),
         Event::WentOn { token } => format!("it goes on, and completes with token {token}"),
     }
@@ -113,11 +83,12 @@ impl fmt::Display for Report {
             let number = it.number.map_or_else(|| "  ".to_owned(), |number| format!("{number:>2}"));
             let verdict = if it.holds { "ok  " } else { "FAIL" };
             writeln!(f, "{verdict} {number} {:<18} {} ({} keys)", it.name, it.says, it.keys)?;
-            for fault in &it.faults {
+            let told: Vec<_> = it.told().collect();
+            for fault in &told {
                 writeln!(f, "          {fault}")?;
             }
-            if it.broken > it.faults.len() {
-                writeln!(f, "          and {} more", it.broken - it.faults.len())?;
+            if it.broken > told.len() {
+                writeln!(f, "          and {} more", it.broken - told.len())?;
             }
         }
         let died = match self.workers_died {

@@ -1,7 +1,7 @@
 //! The workers of a local drill: processes of this very program, started again when they die.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,6 +25,9 @@ pub(super) struct Stage {
     pub at_once: usize,
 }
 
+/// Deaths that nobody has played and that are made up for: a machine is short of memory once.
+const MORE_DEATHS: usize = 3;
+
 /// Workers that run until this is dropped.
 pub(super) struct Workers {
     _running: Vec<Task<()>>,
@@ -33,8 +36,9 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` of them.
-    pub fn start(stage: &Stage, count: usize) -> Result<Self, BoxError> {
+    /// Starts `count` of them, of which so many are to die.
+    pub fn start(stage: &Stage, count: usize, to_die: usize) -> Result<Self, BoxError> {
+        let most = to_die + MORE_DEATHS;
         let program = std::env::current_exe()?;
         let deaths = Arc::new(AtomicUsize::new(0));
         let (say, fault) = watch::channel(None);
@@ -45,10 +49,12 @@ impl Workers {
                 let fault = loop {
                     match ended(command(&program, &stage)).await {
                         // By a signal, as the drill has it: the next one takes its place.
-                        Ok(None) => deaths.fetch_add(1, Ordering::Relaxed),
-                        Ok(Some(fault)) => break fault,
+                        Ok((status, _))
+                            if status.code().is_none()
+                                && deaths.fetch_add(1, Ordering::Relaxed) < most => {}
+                        Ok((status, said)) => break format!("{status}\n{said}"),
                         Err(error) => break error.to_string(),
-                    };
+                    }
                 };
                 say.send_replace(Some(fault));
             })
@@ -94,12 +100,9 @@ fn command(program: &Path, stage: &Stage) -> Command {
     command
 }
 
-/// Runs a worker to its end. `None` if a signal ended it, otherwise what it said last.
-async fn ended(command: Command) -> Result<Option<String>, BoxError> {
+/// Runs a worker to its end: how it ended, and what it said last.
+async fn ended(command: Command) -> Result<(ExitStatus, String), BoxError> {
     let mut process = Process::start(command)?;
     let status = process.end(Timestamp::from_millis(u64::MAX)).await?;
-    match status.filter(|status| status.code().is_some()) {
-        None => Ok(None),
-        Some(status) => Ok(Some(format!("{status}\n{}", process.said().await))),
-    }
+    Ok((status.ok_or("it goes on")?, process.said()))
 }

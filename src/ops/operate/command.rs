@@ -225,13 +225,13 @@ impl OperateVerb {
                 Resolution::EffectDone { effect: effect.clone(), result: text(result)? }
             }
             (Self::Resolve { done: true, .. }, Some(_), None) => {
-                return Err(Usage("give what the effect answered: --result JSON").into());
+                return Err(Usage::new("give what the effect answered: --result JSON").into());
             }
             (Self::Resolve { done: true, .. }, None, _) => Resolution::JobDone(match output {
                 Some(output) => Output::Stored(text(output)?),
                 None => Output::Omitted,
             }),
-            (_, _, Some(_)) => return Err(Usage("what was not done has no --result").into()),
+            (_, _, Some(_)) => return Err(Usage::new("what was not done has no --result").into()),
             _ => Resolution::NotDone { effect: effect.clone() },
         })
     }
@@ -281,9 +281,10 @@ fn refused(error: BoxError, is_json: bool) -> Result<ExitCode, BoxError> {
 
 fn ask(id: &RecordId) -> Result<(), BoxError> {
     if !stdin().is_terminal() {
-        return Err(
-            Usage("this forgets what was done; nobody is there to ask, so give --yes").into()
-        );
+        return Err(Usage::new(
+            "this forgets what was done; nobody is there to ask, so give --yes",
+        )
+        .into());
     }
     eprint!("Forget {id}? Whatever it did may be done again. [y/N] ");
     stderr().flush()?;

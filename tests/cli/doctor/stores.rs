@@ -44,6 +44,7 @@ impl Redis {
             if is_there && found.wrong() == expected || begun.elapsed() > Duration::from_secs(30) {
                 return found.wrong().into_iter().map(str::to_owned).collect();
             }
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 }

@@ -50,7 +50,7 @@ fn parameters_that_do_not_fit_the_jobs_are_told() {
     }
     let words = ["--template", "template.yaml", "--parameter", "Nobody=1"];
     let (code, said) = doctor(&words, None);
-    assert!(code == Some(1) && said.contains("there is no parameter \"Nobody\""), "{said}");
+    assert!(code == Some(2) && said.contains("there is no parameter \"Nobody\""), "{said}");
     let (code, said) = doctor(&["--template", "jobs.toml"], None);
     assert!(code == Some(1) && said.contains("jobs.toml: "), "{said}");
 }

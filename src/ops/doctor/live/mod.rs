@@ -11,12 +11,14 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
 use self::function::{Mapping, Worker};
 use super::environment::Environment;
-use super::facts::{Deployment, Place};
+use super::facts::{Deployment, Place, StoreFacts};
 use super::known::{Known, Untold};
 use super::policy::last;
-use crate::config::Settings;
+use crate::config::{Settings, StoreSetting};
 use crate::error::BoxError;
 use crate::sdk::SdkConfig;
+
+const IN_THE_FUNCTION: &str = "its file is in the function, and not on this machine";
 
 /// What is to be looked at.
 pub struct Target<'a> {
@@ -152,6 +154,9 @@ impl Account<'_> {
         let Environment { store, dlq_url, .. } = &worker.environment;
         let redrive = queue.clone().and_then(|queue| queue.redrive);
         let store = match store {
+            Known::Is(StoreSetting::Sqlite { .. }) => {
+                Known::Is(StoreFacts::Sql("sqlite", Known::untold(IN_THE_FUNCTION)))
+            }
             Known::Is(setting) => self.store(setting).await,
             Known::Absent => Known::Absent,
             Known::Untold(why) => Known::Untold(why.clone()),

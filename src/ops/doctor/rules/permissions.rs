@@ -135,7 +135,7 @@ pub fn wide(deployment: &Deployment) -> Judged {
 
 /// What of a statement is more than a worker's.
 fn too_wide(statement: &Statement) -> Vec<String> {
-    if statement.is_inverse {
+    if statement.is_but_actions || statement.is_but_resources {
         return vec!["everything but what it names".to_owned()];
     }
     let known = |action: &str| {

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use super::facts::Deployment;
 use crate::error::BoxError;
+use crate::ops::Usage;
 
 pub use parameters::Parameter;
 
@@ -34,17 +35,24 @@ pub fn read(
         return Err(format!("{shown} is over {LARGEST} bytes, and no template").into());
     }
     let text = std::fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
-    deployments(&text, given, function).map_err(|error| format!("{shown}: {error}").into())
+    deployments(&text, given, function).map_err(|error| match error.is::<Usage>() {
+        true => error,
+        false => format!("{shown}: {error}").into(),
+    })
 }
 
 fn deployments(
     text: &str,
     given: &[Parameter],
     function: Option<&str>,
-) -> Result<Vec<Deployment>, String> {
+) -> Result<Vec<Deployment>, BoxError> {
     let template = yaml::read(text)?;
     let scope = resolve::Scope::new(&template, given)?;
-    read::deployments(&scope, function)
+    if let Some(name) = parameters::unknown(&template, given) {
+        let fault = format!("there is no parameter {name:?} in this template");
+        return Err(Usage(fault.into()).into());
+    }
+    Ok(read::deployments(&scope, function)?)
 }
 
 #[cfg(test)]

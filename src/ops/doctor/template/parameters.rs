@@ -24,11 +24,14 @@ impl FromStr for Parameter {
     }
 }
 
+/// The name of a parameter that is given and that the template does not have.
+pub(super) fn unknown<'g>(template: &Value, given: &'g [Parameter]) -> Option<&'g str> {
+    let declares = |name: &str| template.get("Parameters").is_some_and(|it| it.get(name).is_some());
+    given.iter().map(|it| it.name.as_str()).find(|name| !declares(name))
+}
+
 /// Each parameter's value: as it is given, or by default; none where that is only known elsewhere.
-pub(super) fn values(
-    template: &Value,
-    given: &[Parameter],
-) -> Result<BTreeMap<String, Option<Value>>, String> {
+pub(super) fn values(template: &Value, given: &[Parameter]) -> BTreeMap<String, Option<Value>> {
     let mut values = BTreeMap::new();
     if let Some(Value::Object(declared)) = template.get("Parameters") {
         for (name, about) in declared {
@@ -43,10 +46,7 @@ pub(super) fn values(
             values.insert(name.clone(), text.map(|text| of_kind(kind, text)));
         }
     }
-    match given.iter().find(|it| !values.contains_key(&it.name)) {
-        Some(unknown) => Err(format!("there is no parameter {:?}", unknown.name)),
-        None => Ok(values),
-    }
+    values
 }
 
 fn of_kind(kind: &str, text: String) -> Value {

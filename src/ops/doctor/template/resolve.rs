@@ -44,7 +44,7 @@ impl<'t> Scope<'t> {
             return Err("there are no Resources: it is no template".to_owned());
         }
         let conditions = RefCell::default();
-        Ok(Self { template, parameters: values(template, given)?, conditions })
+        Ok(Self { template, parameters: values(template, given), conditions })
     }
 
     pub fn template(&self) -> &'t Value {
