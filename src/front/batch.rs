@@ -223,6 +223,7 @@ impl Batch<'_> {
                 let around = Around {
                     hidden: hiding.map(|hiding| hiding as &dyn Hidden),
                     trace: trace.as_ref(),
+                    id: Some(&id),
                 };
                 let span = span::begun(&delivery, &id, around.trace);
                 let handling = self.worker.handle_around(delivery, self.deadline, around);

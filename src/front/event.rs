@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::message::{Attribute, AttributeValue, Message};
+use super::whole;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Timestamp, TraceParent};
 
@@ -20,6 +21,14 @@ type Fields<'a> = BTreeMap<String, &'a RawValue>;
 /// error, and so is a record without a message id: it could not be reported, and what is not
 /// reported is deleted.
 pub fn messages(event: &str) -> Result<Vec<Message>, Error> {
+    match whole::messages(event) {
+        Some(messages) => Ok(messages),
+        None => one_by_one(event),
+    }
+}
+
+/// The same, with whatever is wrong found where it is.
+pub(super) fn one_by_one(event: &str) -> Result<Vec<Message>, Error> {
     let top: Fields<'_> = serde_json::from_str(event).map_err(|_| foreign("it is no object"))?;
     let Some(records) = top.get("Records") else {
         if top.is_empty() {
@@ -117,7 +126,7 @@ impl Record<'_> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct StoredAttribute {
+pub(super) struct StoredAttribute {
     data_type: Option<String>,
     string_value: Option<String>,
     binary_value: Option<String>,
@@ -125,7 +134,7 @@ struct StoredAttribute {
 
 impl StoredAttribute {
     /// `None` if it carries no value.
-    fn decode(self) -> Result<Option<Attribute>, ()> {
+    pub fn decode(self) -> Result<Option<Attribute>, ()> {
         let (kind, value) = match (self.string_value, self.binary_value) {
             (Some(text), _) => ("String", AttributeValue::Text(text)),
             (None, Some(base64)) => {

@@ -102,3 +102,34 @@ fn the_trace_is_its_producers_word_or_else_x_rays() {
     assert_eq!(trace(traced(&attribute("not one"))).as_deref(), Some(by_xray));
     assert_eq!(trace(one("{\"messageId\":\"m\"}")), None);
 }
+
+#[test]
+fn in_one_pass_the_same_is_read_and_nothing_that_is_wrong() {
+    let record = r#"{"messageId":"m","receiptHandle":"r","body":"a\n\u00e9","awsRegion":"x","odd":[{}],
+        "attributes":{"SentTimestamp":"1523232000000","MessageGroupId":"g\t","SenderId":null,
+        "AWSTraceHeader":"Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"},
+        "messageAttributes":{"job":{"stringValue":"j","dataType":"String"},"no":null,
+        "x":{"binaryValue":"AAE=","dataType":"Binary"},"e":{"dataType":"String"}},
+        "eventSource":"aws:sqs","eventSourceARN":"arn:aws:sqs:us-east-1:1:orders"}"#;
+    let twice = r#"{"messageId":"m","body":"a","body":"b","attributes":{"SentTimestamp":"1"},
+        "attributes":{},"messageAttributes":{"a":{"stringValue":"1"},"a":{}}}"#;
+    for record in [record, twice, r#"{"messageId":"m","attributes":null,"eventSource":null}"#] {
+        let event = format!(" {{\"more\":[1],\"Records\":[{record},{record}]}} ");
+        let read = whole::messages(&event).unwrap();
+        assert!(read.len() == 2 && read == one_by_one(&event).unwrap(), "{record}");
+    }
+    for record in [
+        r#"["m"]"#,
+        r#"{"body":"b"}"#,
+        r#"{"messageId":""}"#,
+        r#"{"messageId":"m","body":1}"#,
+        r#"{"messageId":"m","attributes":{"SenderId":1}}"#,
+        r#"{"messageId":"m","messageAttributes":{"x":{"binaryValue":"%%%"}}}"#,
+        r#"{"messageId":"m","eventSource":"aws:kinesis"}"#,
+    ] {
+        assert_eq!(whole::messages(&format!("{{\"Records\":[{record}]}}")), None, "{record}");
+    }
+    for event in ["[[]]", "{}", "{\"Records\":null}", "{\"Records\":[]} x"] {
+        assert_eq!(whole::messages(event), None, "{event}");
+    }
+}

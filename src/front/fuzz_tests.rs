@@ -10,9 +10,10 @@
 use serde_json::Value;
 
 use super::asked::{Asked, asked};
-use super::event::messages;
+use super::event::{messages, one_by_one};
 use super::message::{AttributeValue, Message};
 use super::queue::{Mark, QUARANTINE_ATTRIBUTE, carried};
+use super::whole;
 use crate::fuzz::fuzz;
 use crate::rules::{MessageRules, Unwrap};
 
@@ -69,6 +70,9 @@ fn is_carried(message: &Message, error: String) {
 #[cfg_attr(test, test)]
 pub(crate) fn an_event_is_read_or_refused() {
     fuzz("event", |event| {
+        if let Some(read) = whole::messages(event) {
+            assert!(one_by_one(event).unwrap() == read, "{event}");
+        }
         for message in messages(event).into_iter().flatten() {
             assert!(!message.id.is_empty(), "its failure could not be reported");
             let fault = message.fault.as_deref().unwrap_or_default();

@@ -17,6 +17,7 @@ mod queue;
 mod span;
 #[cfg(feature = "lambda")]
 mod sqs;
+mod whole;
 
 pub use crate::rules::{ATTRIBUTE_JOB, ATTRIBUTE_KEY};
 #[cfg(feature = "lambda")]

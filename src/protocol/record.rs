@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::{EffectKey, EpochSeconds, Fingerprint, RecordId, Timestamp};
 
@@ -12,11 +13,11 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// One attempt's ownership of a record: random, minted for that attempt and never at process
 /// start, since one process may serve several invocations.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct ClaimId(String);
+pub struct ClaimId(Arc<str>);
 
 impl ClaimId {
     /// An id from a source of randomness, or as it was read from a store.
-    pub fn new(id: impl Into<String>) -> Self {
+    pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
 

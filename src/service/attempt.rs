@@ -27,6 +27,8 @@ pub(crate) struct Around<'a> {
     pub hidden: Option<&'a dyn Hidden>,
     /// The trace that its producer, or AWS, says it belongs to.
     pub trace: Option<&'a TraceParent>,
+    /// Its record's id, where that is known already.
+    pub id: Option<&'a RecordId>,
 }
 
 impl Worker {
@@ -43,7 +45,9 @@ impl Worker {
         deadline: Deadline,
         around: Around<'_>,
     ) -> Outcome {
-        let outcome = self.outcome(&delivery, deadline, around).await;
+        let id = around.id.cloned().unwrap_or_else(|| self.record_id(&delivery));
+        let outcome = self.outcome(&delivery, &id, deadline, around).await;
+        let outcome = Outcome { id: Some(id), ..outcome };
         self.note(&delivery, &outcome);
         if let Some(unique) = &delivery.unique
             && outcome.has_ended_otherwise()
@@ -66,6 +70,7 @@ impl Worker {
     async fn outcome(
         &self,
         delivery: &Delivery,
+        id: &RecordId,
         deadline: Deadline,
         around: Around<'_>,
     ) -> Outcome {
@@ -77,14 +82,13 @@ impl Worker {
             );
             // Nobody has said how long it may be.
             let job = Some(short(&delivery.job));
-            let outcome = Outcome::of(Ending::Undecodable(reason));
-            return Outcome { job, ..self.named(delivery, outcome) };
+            return Outcome { job, ..Outcome::of(Ending::Undecodable(reason)) };
         };
         let outcome = match job.payload(&delivery.body) {
-            Ok(payload) => self.attempt(delivery, job, payload, deadline, around).await,
+            Ok(payload) => self.attempt(delivery, id, job, payload, deadline, around).await,
             Err(error) => Outcome::of(Ending::Undecodable(error.to_string())),
         };
-        self.named(delivery, outcome)
+        Outcome { job: Some(delivery.job.clone()), ..outcome }
     }
 
     /// Clears the row of a unique message that has not gone with a completion. Best effort: without
@@ -112,15 +116,10 @@ impl Worker {
         RecordId::new(&self.namespace, &delivery.job, &delivery.key)
     }
 
-    fn named(&self, delivery: &Delivery, mut outcome: Outcome) -> Outcome {
-        outcome.id = Some(self.record_id(delivery));
-        outcome.job = Some(delivery.job.clone());
-        outcome
-    }
-
     async fn attempt(
         &self,
         delivery: &Delivery,
+        id: &RecordId,
         job: &Job,
         payload: Payload,
         deadline: Deadline,
@@ -142,7 +141,7 @@ impl Worker {
             return Outcome::of(Ending::NotStarted);
         }
         let request = ClaimRequest {
-            id: self.record_id(delivery),
+            id: id.clone(),
             namespace: self.namespace.clone(),
             job: delivery.job.clone(),
             key: delivery.key.clone(),

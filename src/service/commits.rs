@@ -76,9 +76,7 @@ impl Commits {
         staged: &[StagedWrite],
         until: Timestamp,
     ) -> Result<Commit, Error> {
-        let mut last = Error::new(ErrorKind::StoreUnavailable, "commit")
-            .with_id(&write.id)
-            .with_detail("no time was left to send it");
+        let mut last = None;
         let started = self.clock.now();
         // The rest is for writing that it came to nothing.
         let patience = started + until.since(started) / 4 * 3;
@@ -89,27 +87,25 @@ impl Commits {
             }
             match before(self.clock(), until, self.sent(write, staged)).await {
                 Some(Err(error)) if error.kind() == ErrorKind::StoreContended => {
-                    last = error;
+                    last = Some(error);
                     if self.clock.now() >= patience {
                         break;
                     }
                 }
                 Some(Err(error)) if error.is_retryable() => {
-                    last = error;
+                    last = Some(error);
                     tries += 1;
                 }
                 Some(certain) => return certain,
                 None => {
-                    last = Error::new(ErrorKind::StoreUnavailable, "commit")
-                        .with_id(&write.id)
-                        .with_detail("no answer within the attempt's time");
+                    last = Some(unsaid(write, "no answer within the attempt's time"));
                     break;
                 }
             }
             let pause = brief_pause(attempt, self.entropy.jitter());
             self.clock.sleep_until((self.clock.now() + pause).min(until)).await;
         }
-        Err(last)
+        Err(last.unwrap_or_else(|| unsaid(write, "no time was left to send it")))
     }
 
     /// Sends the write once.
@@ -148,6 +144,11 @@ impl Commits {
             },
         })
     }
+}
+
+/// The store has not said what became of a write.
+fn unsaid(write: &ConditionalWrite, why: &'static str) -> Error {
+    Error::new(ErrorKind::StoreUnavailable, "commit").with_id(&write.id).with_detail(why)
 }
 
 /// A wait that grows with `attempt` (from 0), drawn from 25 ms to 25 x 2^attempt ms, at most a

@@ -29,11 +29,11 @@ impl Series {
 
     /// Takes out what is there, the shortest first.
     pub fn take(&self) -> impl Iterator<Item = u32> {
+        // Most are 0: to pass over those must cost next to nothing.
         let counts = self.0.iter().zip(0..);
-        counts.flat_map(|(count, at)| {
-            // Most are 0, and reading costs less than writing.
-            let is_there = count.load(Ordering::Relaxed) > 0;
-            let times = if is_there { count.swap(0, Ordering::Relaxed) } else { 0 };
+        let there = counts.filter(|(count, _)| count.load(Ordering::Relaxed) > 0);
+        there.flat_map(|(count, at)| {
+            let times = count.swap(0, Ordering::Relaxed);
             repeat_n(length(at), usize::try_from(times).unwrap_or_default())
         })
     }

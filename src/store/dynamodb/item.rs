@@ -2,6 +2,7 @@
 //! `attributes`.
 
 use std::collections::{BTreeMap, HashMap};
+use std::iter;
 use std::str::FromStr;
 
 use aws_sdk_dynamodb::types::AttributeValue;
@@ -37,14 +38,16 @@ fn number(value: impl ToString) -> AttributeValue {
 }
 
 /// The attributes one field is stored in; `None` removes.
-pub(super) fn attributes(field: &Field) -> Vec<(&'static str, Option<AttributeValue>)> {
-    let one = |name, value| vec![(name, value)];
-    match field {
+pub(super) fn attributes(
+    field: &Field,
+) -> impl Iterator<Item = (&'static str, Option<AttributeValue>)> + use<> {
+    let one = |name, value| ((name, value), None);
+    let (first, second) = match field {
         // `parked` is there exactly while the status is one: the index stays sparse.
-        Field::Status(status) => vec![
+        Field::Status(status) => (
             ("status", Some(text(status.as_str()))),
-            ("parked", status.is_parked().then(|| text(status.as_str()))),
-        ],
+            Some(("parked", status.is_parked().then(|| text(status.as_str())))),
+        ),
         Field::ClaimId(id) => one("claim_id", Some(text(id.as_str()))),
         Field::Token(token) => one("token", Some(number(token.0))),
         Field::Rev(rev) => one("rev", Some(number(rev.0))),
@@ -60,10 +63,8 @@ pub(super) fn attributes(field: &Field) -> Vec<(&'static str, Option<AttributeVa
                 _ => None,
             };
             let omitted = matches!(output, Some(Output::Omitted));
-            vec![
-                ("output", stored),
-                ("output_omitted", omitted.then_some(AttributeValue::Bool(true))),
-            ]
+            let omitted = omitted.then_some(AttributeValue::Bool(true));
+            (("output", stored), Some(("output_omitted", omitted)))
         }
         Field::Error(error) => one("error", error.as_ref().map(text)),
         Field::Quarantine(state) => one("quarantine", state.map(|state| text(state.as_str()))),
@@ -71,7 +72,8 @@ pub(super) fn attributes(field: &Field) -> Vec<(&'static str, Option<AttributeVa
         Field::UpdatedAt(at) => one("updated_at", Some(number(at.millis()))),
         Field::MessageId(id) => one("message_id", id.as_ref().map(text)),
         Field::ExpiresAt(at) => one("expires_at", at.map(|at| number(at.secs()))),
-    }
+    };
+    iter::once(first).chain(second)
 }
 
 fn encode_effects(effects: &BTreeMap<String, EffectRecord>) -> AttributeValue {
@@ -95,6 +97,13 @@ fn encode_effects(effects: &BTreeMap<String, EffectRecord>) -> AttributeValue {
 
 /// A new record as an item.
 pub(super) fn encode(record: &Record) -> Attributes {
+    all_of(record).map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The attributes of a new record, each once.
+pub(super) fn all_of(
+    record: &Record,
+) -> impl Iterator<Item = (&'static str, AttributeValue)> + use<> {
     let identity = [
         ("pk", text(record.id.as_str())),
         ("key", text(&record.key)),
@@ -102,9 +111,9 @@ pub(super) fn encode(record: &Record) -> Attributes {
         ("namespace", text(&record.namespace)),
         ("v", number(SCHEMA_VERSION)),
     ];
-    let fields = Field::all_of(record);
-    let set = fields.iter().flat_map(attributes).filter_map(|(name, v)| v.map(|v| (name, v)));
-    identity.into_iter().chain(set).map(|(name, v)| (name.to_owned(), v)).collect()
+    let fields = Field::all_of(record).into_iter();
+    let set = fields.flat_map(|field| attributes(&field));
+    identity.into_iter().chain(set.filter_map(|(name, value)| Some((name, value?))))
 }
 
 /// The partition key.

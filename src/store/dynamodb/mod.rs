@@ -71,7 +71,8 @@ impl DynamoStore {
                 Grouped::Alone(turn) => turn,
             },
         };
-        self.commit_alone(write).await
+        // A request's future is large, and those that go with others need none.
+        Box::pin(self.commit_alone(write)).await
     }
 
     async fn commit_alone(&self, write: &ConditionalWrite) -> Result<Commit, Error> {
@@ -214,7 +215,7 @@ impl Store for DynamoStore {
         if staged.is_empty() {
             self.commit_one(write).await
         } else {
-            self.commit_together(write, staged).await
+            Box::pin(self.commit_together(write, staged)).await
         }
     }
 
