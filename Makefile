@@ -37,7 +37,7 @@ test-mutants: tools ## Takes guards out of the code; the tests must notice
 	$(PYTHON) tests/run.py tools mutants drills
 
 .PHONY: bench
-bench: tools $(BENCH_STORE_READY) ## The released worker beside a hand-written handler and Powertools (25 minutes)
+bench: tools $(BENCH_STORE_READY) ## The released worker beside a hand-written handler and Powertools (a quarter of an hour)
 	$(PYTHON) benches/run.py
 
 .PHONY: bench-docs

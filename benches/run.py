@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures this crate beside a hand-written handler and Powertools: `make bench` runs this.
 
-    benches/run.py            everything, some twenty minutes; the report is in target/bench
+    benches/run.py            everything, a quarter of an hour, most of it building; the report is in target/bench
     benches/run.py --docs     the same, and the report is copied into docs/bench
     benches/run.py --quick    a few samples of a debug build, without Powertools and pictures: shows that it works
 
