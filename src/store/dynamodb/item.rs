@@ -105,7 +105,7 @@ pub(super) fn all_of(
     record: &Record,
 ) -> impl Iterator<Item = (&'static str, AttributeValue)> + use<> {
     let identity = [
-        ("pk", text(record.id.as_str())),
+        (PK, text(record.id.as_str())),
         ("key", text(&record.key)),
         ("job", text(&record.job)),
         ("namespace", text(&record.namespace)),
@@ -125,7 +125,7 @@ pub(super) fn pk(id: &RecordId) -> AttributeValue {
 
 /// A record's primary key.
 pub(super) fn key(id: &RecordId) -> Attributes {
-    HashMap::from([(PK.to_owned(), pk(id))])
+    key_of(id.as_str().to_owned())
 }
 
 /// What the item must show for a write to land; nothing where there must be no item.
@@ -191,12 +191,12 @@ pub(super) fn parked(status: Status) -> Expression {
 
 /// The key of the item stored under `pk`.
 pub(super) fn key_of(pk: String) -> Attributes {
-    HashMap::from([("pk".to_owned(), AttributeValue::S(pk))])
+    HashMap::from([(PK.to_owned(), AttributeValue::S(pk))])
 }
 
 pub(super) fn encode_cursor(parked: Status, cursor: &Cursor) -> Attributes {
     HashMap::from([
-        ("pk".to_owned(), text(cursor.id.as_str())),
+        (PK.to_owned(), text(cursor.id.as_str())),
         ("parked".to_owned(), text(parked.as_str())),
         ("updated_at".to_owned(), number(cursor.updated_at.millis())),
     ])
@@ -210,10 +210,16 @@ pub(super) fn decode_cursor(key: &Attributes) -> Result<Cursor, Error> {
 
 /// The id an item is stored under.
 pub(super) fn id(attributes: &Attributes) -> Result<RecordId, Error> {
-    let pk = attributes.get("pk").and_then(|pk| pk.as_s().ok());
+    let pk = attributes.get(PK).and_then(|pk| pk.as_s().ok());
     pk.and_then(|pk| RecordId::from_hex(pk)).ok_or_else(|| {
         Error::new(ErrorKind::Record, "decode").with_detail("attribute pk is not a record id")
     })
+}
+
+/// Items as records, each by its own key.
+pub(super) fn decode_all(items: Option<Vec<Attributes>>) -> Result<Vec<Record>, Error> {
+    let items = items.unwrap_or_default();
+    items.iter().map(|attributes| decode(&id(attributes)?, attributes)).collect()
 }
 
 /// An item as a record. Attributes this version does not know are ignored here and kept by

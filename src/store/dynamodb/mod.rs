@@ -239,12 +239,7 @@ impl Store for DynamoStore {
             .send()
             .await
             .map_err(|error| sdk_error("query", None, error))?;
-        let records = found
-            .items
-            .unwrap_or_default()
-            .iter()
-            .map(|attributes| item::decode(&item::id(attributes)?, attributes))
-            .collect::<Result<_, _>>()?;
+        let records = item::decode_all(found.items)?;
         let next = found.last_evaluated_key.map(|key| item::decode_cursor(&key)).transpose()?;
         Ok(Page { records, next })
     }
@@ -261,13 +256,8 @@ impl Store for DynamoStore {
             .send()
             .await
             .map_err(|error| sdk_error("scan", None, error))?;
-        let records = found
-            .items
-            .unwrap_or_default()
-            .iter()
-            .map(|attributes| item::decode(&item::id(attributes)?, attributes))
-            .collect::<Result<_, _>>()?;
-        let next = found.last_evaluated_key.and_then(|key| key.get("pk")?.as_s().ok().cloned());
+        let records = item::decode_all(found.items)?;
+        let next = found.last_evaluated_key.and_then(|key| key.get(item::PK)?.as_s().ok().cloned());
         Ok(Walk { records, next })
     }
 
