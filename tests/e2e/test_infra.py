@@ -9,7 +9,8 @@ import subprocess
 
 import pytest
 from conftest import ROOT
-from harness.deployment import TABLE
+from harness.deployment import TABLE, Aws
+from harness.emulator import MiniStack
 from harness.iam import statements
 from test_template import TEMPLATE, attributes_of
 
@@ -132,28 +133,31 @@ def test_the_module_has_the_templates_parameters(module):
     assert all(block[0].get("description") for blocks in module["variable"] for block in blocks.values())
 
 
-def test_what_compose_makes_is_what_a_worker_needs(aws, tmp_path):
+@pytest.fixture
+def empty(tmp_path):
+    """An emulator with nothing in it: the names in infra/localstack.sh are not this test's own."""
+    server = MiniStack(ROOT / ".venv/bin/ministack", tmp_path, os.environ)
+    yield Aws(server.url)
+    server.close()
+
+
+def test_what_compose_makes_is_what_a_worker_needs(empty, tmp_path):
     """The script that LocalStack runs, run here, by the AWS CLI of the tests."""
     local = tmp_path / "awslocal"
-    local.write_text(f'#!/bin/sh\nexec "{ROOT}/.venv/bin/aws" --endpoint-url "{aws.endpoint}" "$@"\n')
+    local.write_text(f'#!/bin/sh\nexec "{ROOT}/.venv/bin/aws" --endpoint-url "{empty.endpoint}" "$@"\n')
     local.chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
     assert shutil.which("awslocal", path=env["PATH"]) == str(local)
     done = subprocess.run([ROOT / "infra/localstack.sh"], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    try:
-        table = aws.dynamodb.describe_table(TableName="onlyonce")["Table"]
-        assert table["KeySchema"] == TABLE["KeySchema"]
-        (index,), (wanted,) = table["GlobalSecondaryIndexes"], TABLE["GlobalSecondaryIndexes"]
-        assert {name: index[name] for name in wanted} == wanted
-        ttl = aws.dynamodb.describe_time_to_live(TableName="onlyonce")["TimeToLiveDescription"]
-        assert ttl["AttributeName"] == "expires_at"
-        url = aws.sqs.get_queue_url(QueueName="jobs")["QueueUrl"]
-        assert "dead" in attributes_of(aws, url)["RedrivePolicy"]
-    finally:
-        for name in ("jobs", "dead"):
-            aws.sqs.delete_queue(QueueUrl=aws.sqs.get_queue_url(QueueName=name)["QueueUrl"])
-        aws.dynamodb.delete_table(TableName="onlyonce")
+    table = empty.dynamodb.describe_table(TableName="onlyonce")["Table"]
+    assert table["KeySchema"] == TABLE["KeySchema"]
+    (index,), (wanted,) = table["GlobalSecondaryIndexes"], TABLE["GlobalSecondaryIndexes"]
+    assert {name: index[name] for name in wanted} == wanted
+    ttl = empty.dynamodb.describe_time_to_live(TableName="onlyonce")["TimeToLiveDescription"]
+    assert ttl["AttributeName"] == "expires_at"
+    url = empty.sqs.get_queue_url(QueueName="jobs")["QueueUrl"]
+    assert "dead" in attributes_of(empty, url)["RedrivePolicy"]
 
 
 def of_type(kind):
