@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use onlyonce::runtime::executor;
+use onlyonce::runtime::{Allocator, executor};
 use onlyonce::{BoxError, Context, HandlerError, Router};
 
 #[derive(serde::Deserialize)]
@@ -14,6 +14,9 @@ struct Order {
 async fn charge(order: Order, _: Context) -> Result<u64, HandlerError> {
     Ok(order.amount)
 }
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     let jobs = Router::new().job("charge", charge);

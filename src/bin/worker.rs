@@ -5,7 +5,10 @@ use std::process::ExitCode;
 use onlyonce::BoxError;
 use onlyonce::config::Settings;
 use onlyonce::handler::Router;
-use onlyonce::runtime::executor;
+use onlyonce::runtime::{Allocator, executor};
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 fn main() -> ExitCode {
     match executor() {

@@ -1,7 +1,7 @@
 //! Durations, counted by length: noting one is one addition, whatever there is already.
 
 use std::iter::repeat_n;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Up to here each millisecond is counted for itself.
@@ -13,24 +13,32 @@ const LONGEST_POWER: u32 = 30;
 const LENGTHS: u32 = EXACT + (LONGEST_POWER - EXACT.ilog2() + 1) * STEPS;
 
 /// Durations in milliseconds: exact up to 128 ms, beyond within a hundredth.
-pub(super) struct Series(Box<[AtomicU32]>);
+pub(super) struct Series {
+    counts: Box<[AtomicU32]>,
+    /// From here on all are 0: most are, and to look at those would be most of the work.
+    reach: AtomicUsize,
+}
 
 impl Series {
     pub fn new() -> Self {
-        Self((0..LENGTHS).map(|_| AtomicU32::new(0)).collect())
+        let counts = (0..LENGTHS).map(|_| AtomicU32::new(0)).collect();
+        Self { counts, reach: AtomicUsize::new(0) }
     }
 
     pub fn add(&self, took: Duration) {
         let millis = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
-        if let Some(count) = self.0.get(place(millis)) {
+        let at = place(millis);
+        if let Some(count) = self.counts.get(at) {
             count.fetch_add(1, Ordering::Relaxed);
+            // After the count: whoever takes this reach finds it.
+            self.reach.fetch_max(at + 1, Ordering::Release);
         }
     }
 
-    /// Takes out what is there, the shortest first.
+    /// Takes out what is there, the shortest first. What is added meanwhile is there the next time.
     pub fn take(&self) -> impl Iterator<Item = u32> {
-        // Most are 0: to pass over those must cost next to nothing.
-        let counts = self.0.iter().zip(0..);
+        let reach = self.reach.swap(0, Ordering::Acquire);
+        let counts = self.counts.iter().take(reach).zip(0..);
         let there = counts.filter(|(count, _)| count.load(Ordering::Relaxed) > 0);
         there.flat_map(|(count, at)| {
             let times = count.swap(0, Ordering::Relaxed);
