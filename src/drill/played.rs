@@ -18,7 +18,7 @@ use crate::protocol::{
     Timestamp,
 };
 use crate::runtime::Clock;
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
+use crate::store::{Commit, Overlay, StagedWrite, Store};
 
 /// For how long a worker stands still at most.
 const STANDS_STILL: Duration = Duration::from_secs(60);
@@ -241,12 +241,12 @@ fn step(write: &ConditionalWrite) -> Step {
 }
 
 #[async_trait]
-impl Store for PlayedStore {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.inner.load(id).await
+impl Overlay for PlayedStore {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -261,30 +261,5 @@ impl Store for PlayedStore {
             return self.paused(write, staged, &key, token);
         }
         self.send(write, staged).await
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.inner.scan(parked, after, limit).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.inner.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        self.inner.clone().outbox()
     }
 }

@@ -9,6 +9,7 @@ mod effects;
 mod gather;
 mod memory;
 mod outbox;
+mod overlay;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "redis")]
@@ -35,6 +36,7 @@ pub(crate) use gather::{Gather, Requests, Told};
 pub use memory::MemoryStore;
 pub use outbox::{Outbox, Place, Take, Taken};
 pub(crate) use outbox::{UNIQUE, clear_unique, column};
+pub use overlay::Overlay;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

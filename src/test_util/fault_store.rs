@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
+use crate::protocol::ConditionalWrite;
+use crate::store::{Commit, Overlay, StagedWrite, Store};
 
 /// What goes wrong with one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,12 @@ impl FaultStore {
 }
 
 #[async_trait]
-impl Store for FaultStore {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.inner.load(id).await
+impl Overlay for FaultStore {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -87,31 +87,6 @@ impl Store for FaultStore {
                 std::future::pending().await
             }
         }
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.inner.scan(parked, after, limit).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.inner.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        self.inner.clone().outbox()
     }
 }
 

@@ -11,8 +11,8 @@ use crate::context::{EffectCall, EffectObserver};
 use crate::error::{Error, ErrorKind, HandlerError};
 use crate::front::{Delay, Mark, Message, Placed, Queue};
 use crate::local::LocalQueue;
-use crate::protocol::{ConditionalWrite, Record, RecordId, Said, Status};
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
+use crate::protocol::{ConditionalWrite, Said};
+use crate::store::{Commit, Overlay, StagedWrite, Store};
 
 /// The store.
 #[derive(Clone)]
@@ -56,12 +56,12 @@ impl GatedStore {
 }
 
 #[async_trait]
-impl Store for GatedStore {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.inner.load(id).await
+impl Overlay for GatedStore {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -75,31 +75,6 @@ impl Store for GatedStore {
             Crossed::Contended => error(ErrorKind::StoreContended),
             Crossed::Refused => error(ErrorKind::StoreRefused),
         }
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.inner.scan(parked, after, limit).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.inner.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        self.inner.clone().outbox()
     }
 }
 

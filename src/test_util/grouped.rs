@@ -5,10 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::error::{Error, ErrorKind};
-use crate::protocol::{ConditionalWrite, Record, RecordId, Status};
-use crate::store::{
-    Capabilities, Commit, Cursor, Gather, Outbox, Page, Requests, StagedWrite, Store, Told, Walk,
-};
+use crate::protocol::ConditionalWrite;
+use crate::store::{Commit, Gather, Overlay, Requests, StagedWrite, Store, Told};
 
 /// Up to 25 commits in a request, each with its own outcome; one that is alone, or stages anything,
 /// is a request of its own. One record is in no request twice.
@@ -41,12 +39,12 @@ impl Requests for Each {
 }
 
 #[async_trait]
-impl Store for GroupedStore {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.inner.load(id).await
+impl Overlay for GroupedStore {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -61,30 +59,5 @@ impl Store for GroupedStore {
                 .with_id(&write.id)
                 .with_detail("its request broke off")),
         }
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.inner.scan(parked, after, limit).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.inner.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        self.inner.clone().outbox()
     }
 }

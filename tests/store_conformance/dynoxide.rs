@@ -72,7 +72,7 @@ impl Drop for Dynoxide {
 pub async fn store() -> Arc<dyn Store> {
     let dynoxide = Dynoxide::start();
     let store = dynamo::store_of(&dynoxide.client().await).await;
-    Arc::new(Kept { store, _keeps: dynoxide })
+    Arc::new(Kept { store: Arc::new(store), _keeps: dynoxide })
 }
 
 /// Where `make tools` has put it; else wherever it is found.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onlyonce::error::Error;
 use onlyonce::local::{Drained, LocalQueue, Poller, QueueSettings};
-use onlyonce::protocol::{ConditionalWrite, IdempotencyKey, Record, RecordId, RetryPolicy, Status};
-use onlyonce::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
+use onlyonce::protocol::{ConditionalWrite, IdempotencyKey, RecordId, RetryPolicy, Status};
+use onlyonce::store::{Commit, Overlay, StagedWrite, Store};
 use onlyonce::{Context, EffectKey, HandlerError, Job, Router, Worker};
 use tokio::sync::watch;
 
@@ -177,12 +177,12 @@ struct Watched {
 }
 
 #[async_trait]
-impl Store for Watched {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.store.load(id).await
+impl Overlay for Watched {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -193,30 +193,5 @@ impl Store for Watched {
             self.failed.send_modify(|count| *count += 1);
         }
         commit
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.store.scan(parked, after, limit).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.store.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.store.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.store.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        self.store.clone().outbox()
     }
 }

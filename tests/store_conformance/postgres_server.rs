@@ -46,7 +46,7 @@ pub async fn store() -> Arc<dyn Store> {
     let server = Postgres::start();
     let store = store_on(&server).await;
     server.foreign().await.batch_execute(STOCK).await.unwrap();
-    Arc::new(Kept { store, _keeps: server })
+    Arc::new(Kept { store: Arc::new(store), _keeps: server })
 }
 
 /// A server whose store is begun anew.

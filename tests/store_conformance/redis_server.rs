@@ -118,7 +118,7 @@ impl Drop for RedisServer {
 /// A store on a server of its own.
 pub async fn store() -> Arc<dyn Store> {
     let server = RedisServer::start();
-    Arc::new(Kept { store: server.store(), _keeps: server })
+    Arc::new(Kept { store: Arc::new(server.store()), _keeps: server })
 }
 
 async fn claimed(store: &RedisStore) -> Held {

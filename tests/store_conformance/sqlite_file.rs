@@ -39,7 +39,7 @@ pub async fn store() -> Arc<dyn Store> {
     let folder = Scratch::new();
     let store = folder.store().await;
     folder.foreign().execute_batch(STOCK).unwrap();
-    Arc::new(Kept { store, _keeps: folder })
+    Arc::new(Kept { store: Arc::new(store), _keeps: folder })
 }
 
 const STOCK: &str = "CREATE TABLE stock (sku TEXT PRIMARY KEY, available INTEGER, \

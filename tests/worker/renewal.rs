@@ -11,13 +11,11 @@ use onlyonce::front::{Message, run_batch};
 use onlyonce::handler::{Job, Router};
 use onlyonce::local::{LocalQueue, Poller, QueueSettings};
 use onlyonce::protocol::{
-    Claim, ClaimRequest, ConditionalWrite, Record, RecordId, Retention, RetryPolicy, Status, claim,
+    Claim, ClaimRequest, ConditionalWrite, Retention, RetryPolicy, Status, claim,
 };
 use onlyonce::runtime::Clock;
 use onlyonce::service::{Deadline, Ending, Worker};
-use onlyonce::store::{
-    Capabilities, Commit, Cursor, MemoryStore, Outbox, Page, StagedWrite, Store, Walk,
-};
+use onlyonce::store::{Commit, MemoryStore, Overlay, StagedWrite, Store};
 use onlyonce::test_util::{
     Crossing, Fate, Fault, Gate, Kind, SeededEntropy, VirtualClock, World, operation,
 };
@@ -165,19 +163,19 @@ async fn a_claim_that_cannot_be_renewed_is_given_up_before_its_lease_ends() {
 
 /// A store that does not answer for a while.
 struct Silent {
-    inner: MemoryStore,
+    inner: Arc<dyn Store>,
     clock: VirtualClock,
     /// Milliseconds after the start.
     from_to: (u64, u64),
 }
 
 #[async_trait]
-impl Store for Silent {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.inner.load(id).await
+impl Overlay for Silent {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -188,26 +186,6 @@ impl Store for Silent {
         }
         self.inner.commit(write, staged).await
     }
-
-    async fn scan(&self, of: Status, after: Option<Cursor>, most: usize) -> Result<Page, Error> {
-        self.inner.scan(of, after, most).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.inner.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        None
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +194,7 @@ async fn a_store_that_is_silent_for_a_while_costs_the_attempt_only_if_that_is_to
     for (silent, is_done) in [((2_000, 7_000), true), ((2_000, 9_000), false)] {
         let runs = Runs::default();
         let clock = VirtualClock::new(START);
-        let inner = MemoryStore::new();
+        let inner = Arc::new(MemoryStore::new());
         let store = Arc::new(Silent { inner, clock: clock.clone(), from_to: silent });
         let worker = Worker::builder(store.clone()).clock(Arc::new(clock.clone()));
         let worker = worker.build(jobs(&runs)).unwrap();

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use super::kill::{Boundary, Kill};
 use super::ledger::Ledger;
 use crate::error::Error;
-use crate::protocol::{Change, ConditionalWrite, Field, Record, RecordId, Status};
-use crate::store::{Capabilities, Commit, Cursor, Outbox, Page, StagedWrite, Store, Walk};
+use crate::protocol::{Change, ConditionalWrite, Field, Status};
+use crate::store::{Commit, Overlay, StagedWrite, Store};
 
 pub struct WatchedStore {
     inner: Arc<dyn Store>,
@@ -34,12 +34,12 @@ fn status(write: &ConditionalWrite) -> Option<Status> {
 }
 
 #[async_trait]
-impl Store for WatchedStore {
-    async fn load(&self, id: &RecordId) -> Result<Option<Record>, Error> {
-        self.inner.load(id).await
+impl Overlay for WatchedStore {
+    fn under(&self) -> &Arc<dyn Store> {
+        &self.inner
     }
 
-    async fn commit(
+    async fn commit_over(
         &self,
         write: &ConditionalWrite,
         staged: &[StagedWrite],
@@ -80,30 +80,5 @@ impl Store for WatchedStore {
             None => {}
         }
         Ok(commit)
-    }
-
-    async fn scan(
-        &self,
-        parked: Status,
-        after: Option<Cursor>,
-        limit: usize,
-    ) -> Result<Page, Error> {
-        self.inner.scan(parked, after, limit).await
-    }
-
-    async fn walk(&self, after: Option<String>, limit: usize) -> Result<Walk, Error> {
-        self.inner.walk(after, limit).await
-    }
-
-    fn accepts(&self, staged: &StagedWrite) -> Result<(), Error> {
-        self.inner.accepts(staged)
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities()
-    }
-
-    fn outbox(self: Arc<Self>) -> Option<Arc<dyn Outbox>> {
-        self.inner.clone().outbox()
     }
 }
