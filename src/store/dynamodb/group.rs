@@ -11,8 +11,9 @@ use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_dynamodb::types::{BatchStatementResponse, KeysAndAttributes};
 use tracing::warn;
 
+use super::error::kind;
 use super::item::{self, Attributes};
-use super::{conflict, kind, partiql};
+use super::{conflict, partiql};
 use crate::error::{Error, ErrorKind};
 use crate::protocol::{Change, ConditionalWrite, RecordId};
 use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock};

@@ -9,9 +9,10 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::types::AttributeValue;
 
+use super::DynamoStore;
+use super::error::sdk_error;
 use super::item::Attributes;
 use super::rows::encode;
-use super::{DynamoStore, sdk_error};
 use crate::error::Error;
 use crate::protocol::{OutboxEntry, Timestamp};
 use crate::store::outbox::{Outbox, Place, Take, Taken, UNIQUE, column};

@@ -11,7 +11,8 @@ use aws_sdk_dynamodb::types::{
     TimeToLiveSpecification, TimeToLiveStatus,
 };
 
-use super::{DynamoStore, sdk_error};
+use super::DynamoStore;
+use super::error::sdk_error;
 use crate::error::{Error, ErrorKind};
 use crate::runtime::Clock;
 use crate::store::outbox::column;
