@@ -293,6 +293,7 @@ fn wrong_usage_is_told_from_a_broken_invariant() {
         (&["--local", "--only", "sunshine"], "killed-after-claim"),
         (&["--local", "--only", "probe"], "no such scenario"),
         (&["--queue-url", "http://127.0.0.1:1/q", "--load", "10"], "cannot be used with"),
+        (&["--queue-url", "http://127.0.0.1:1/q", "--only", "late-worker"], "with --local alone"),
         (&["--local", "--copies", "3"], "--load"),
         (&["--local", "--load", "0"], "1..="),
         (&["--local", "--load", "10", "--only", "mismatch"], "cannot be used with"),

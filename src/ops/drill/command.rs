@@ -1,31 +1,25 @@
 //! `drill` as a command: its arguments, its progress, its output.
 
-use std::io::{IsTerminal, Read, stderr};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use futures_util::future::try_join_all;
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
-use super::director::Director;
-use super::evidence::KeyEvidence;
 use super::html;
-use super::load::{Load, LoadReport};
+use super::load::Load;
 use super::place::{Made, Venue};
+use super::play::{Play, Setting};
 use super::post::Post;
-use super::report::{About, Report};
-use super::sight::{Count, Sight, counting};
+use super::report::Report;
 use super::workers::{Stage, Workers};
-use crate::drill::{DrillKey, JOB, Ledger, NAMESPACE, Scenario};
+use crate::drill::Scenario;
 use crate::error::BoxError;
 use crate::ops::Usage;
 use crate::ops::ending::NO_DLQ;
-use crate::protocol::Status;
-use crate::runtime::{Clock, Entropy, OsEntropy, SystemClock, before};
+use crate::runtime::{Entropy, OsEntropy};
 
 /// What `drill` is asked for.
 #[derive(Args, Clone, Debug)]
@@ -87,34 +81,10 @@ fn scenes() -> impl Iterator<Item = Scenario> {
     Scenario::ALL.iter().copied().filter(|it| it.is_scene())
 }
 
-/// How many keys play a scenario. In Lambda a kill takes the neighbours in its batch along, which all
-/// wait for their visibility timeout then: there are fewer.
-const fn keys_of(scenario: Scenario, is_local: bool) -> usize {
-    match scenario {
-        _ if !is_local && scenario.crash().is_some() => 1,
-        Scenario::LongJob | Scenario::LateWorker | Scenario::Redrive => 1,
-        _ => 2,
-    }
-}
-
 /// How long a local queue hides a message: an attempt that died is taken over five seconds later.
 const VISIBILITY: u32 = 3;
 /// The same under load, where a busy machine must be able to renew in time.
 const VISIBILITY_OF_LOAD: u32 = 6;
-/// How long a deployment may take to answer a probe.
-const ANSWERS: Duration = Duration::from_secs(60);
-
-/// Where it is played, and how.
-struct Setting<'a> {
-    place: &'a Venue,
-    name: String,
-    run: String,
-    is_local: bool,
-    visibility: u64,
-    patience: Duration,
-    quiet: Duration,
-}
-
 impl DrillArguments {
     /// Whether this is a worker of a local drill.
     pub fn is_worker(&self) -> bool {
@@ -172,6 +142,7 @@ impl DrillArguments {
         dlq_url: Option<String>,
     ) -> Result<Report, BoxError> {
         let given = self.timeout.map(Duration::from_secs);
+        let play = self.play(self.queue_url.is_none())?;
         let Some(queue_url) = &self.queue_url else {
             let visibility = if self.load.is_some() { VISIBILITY_OF_LOAD } else { VISIBILITY };
             let place = made.make(&run, visibility).await?;
@@ -184,7 +155,7 @@ impl DrillArguments {
             };
             let default = if self.load.is_some() { 3 } else { 7 };
             let count = self.workers.unwrap_or(default);
-            let workers = Workers::start(&stage, usize::try_from(count)?, self.to_die())?;
+            let workers = Workers::start(&stage, usize::try_from(count)?, play.to_die())?;
             let patience = if self.load.is_some() { 600 } else { 100 };
             let setting = Setting {
                 place: &place,
@@ -196,7 +167,7 @@ impl DrillArguments {
                 quiet: Duration::from_secs(3),
             };
             let report = tokio::select! {
-                report = self.direct(setting, Some(&workers)) => report?,
+                report = play.direct(setting, Some(&workers)) => report?,
                 error = workers.failed() => return Err(error),
             };
             return Ok(report);
@@ -220,160 +191,26 @@ impl DrillArguments {
             // Its counts lag by as much as a minute.
             quiet: Duration::from_secs(visibility.clamp(20, 90)),
         };
-        Box::pin(self.direct(setting, None)).await
+        Box::pin(play.direct(setting, None)).await
     }
 
-    /// What is played here.
-    fn scenarios(&self, is_local: bool) -> Vec<Scenario> {
+    /// What is asked for, of what can be played here.
+    fn play(&self, is_local: bool) -> Result<Play, BoxError> {
+        if let Some(keys) = self.load {
+            let (keys, copies) = (usize::try_from(keys)?, usize::try_from(self.copies)?);
+            return Ok(Play::Load(Load { keys, copies }));
+        }
         let is_asked = |it: &Scenario| self.only.is_empty() || self.only.contains(it);
         // In Lambda a worker does not outlive its lease: the platform ends it.
         let is_here = |it: &Scenario| is_local || *it != Scenario::LateWorker;
-        scenes().filter(|it| is_asked(it) && is_here(it)).collect()
-    }
-
-    /// How many workers of a local drill are killed: each key kills one.
-    fn to_die(&self) -> usize {
-        match self.load {
-            Some(_) => 0,
-            None => {
-                let kill = self.scenarios(true).into_iter().filter(|it| it.crash().is_some());
-                kill.map(|it| keys_of(it, true)).sum()
-            }
-        }
-    }
-
-    async fn direct(
-        &self,
-        setting: Setting<'_>,
-        workers: Option<&Workers>,
-    ) -> Result<Report, BoxError> {
-        let Setting { place, is_local, quiet, .. } = setting;
-        let post = Post::new(&place.sdk, &place.queue_url);
-        let ledger = Ledger::new(&place.sdk, &place.table);
-        let began = SystemClock.now();
-        let (say, count) = watch::channel(Count::default());
-        let until = began + setting.patience;
-        let long = match is_local {
-            true => Duration::from_millis(setting.visibility * 2500),
-            false => Duration::from_secs(setting.visibility / 2).min(Duration::from_secs(10)),
-        };
-        let director = Director {
-            place,
-            post: &post,
-            ledger: &ledger,
-            sight: Sight { store: place.store.as_ref(), count, until, quiet },
-            run: setting.run.clone(),
-            long,
-            at_dlq: tokio::sync::Mutex::default(),
-        };
-        let bar = progress();
-        let acting = async {
-            if !is_local {
-                bar.set_message("waiting for a worker in drill mode");
-                director.probe((began + ANSWERS).min(until)).await?;
-            }
-            let keys = match self.load {
-                Some(keys) => self.load(&director, usize::try_from(keys)?, &bar).await?,
-                None => self.play(&director, is_local, &bar).await?,
-            };
-            bar.set_message("waiting for an empty queue");
-            director.sight.drained().await?;
-            let drained = director.sight.count.borrow().empty_since.unwrap_or(SystemClock.now());
-            bar.set_message("reading the ledger");
-            let evidence = director.evidence(&keys, is_local).await?;
-            if !is_local {
-                let is_unknown = |it: &&KeyEvidence| {
-                    it.record.as_ref().is_some_and(|record| record.status == Status::Unknown)
-                };
-                bar.set_message("resolving what was left unknown");
-                for KeyEvidence { key, .. } in evidence.keys.iter().filter(is_unknown) {
-                    if let Err(error) = director.resolve(key).await {
-                        eprintln!(
-                            "{key} stays unknown: {error}; end it with \
-                             `ONLYONCE_NAMESPACE={NAMESPACE} onlyonce resolve {JOB} {key} --done`"
-                        );
-                    }
-                }
-            }
-            Ok::<_, BoxError>((evidence, drained))
-        };
-        let watching = counting(&post, say);
-        let (evidence, drained) = tokio::select! {
-            played = acting => played?,
-            () = watching => return Err("the queue is not watched any more".into()),
-        };
-        bar.finish_and_clear();
-        let load = self.load.map(|_| LoadReport::of(&evidence, drained.millis()));
-        let about = About {
-            run: setting.run,
-            place: setting.name,
-            began,
-            ended: SystemClock.now(),
-            workers_died: workers.map(Workers::deaths),
-            load,
-        };
-        Ok(Report::of(&evidence, about))
-    }
-
-    async fn play(
-        &self,
-        director: &Director<'_>,
-        is_local: bool,
-        bar: &ProgressBar,
-    ) -> Result<Vec<DrillKey>, BoxError> {
-        let scenarios = self.scenarios(is_local);
+        let scenarios: Vec<_> = scenes().filter(|it| is_asked(it) && is_here(it)).collect();
         if scenarios.is_empty() {
-            return Err(
-                "late-worker is played with --local alone: in Lambda the platform ends a worker \
-                        that outlives its lease"
-                    .into(),
-            );
+            return Err(Usage::new(
+                "late-worker is played with --local alone: in Lambda the platform ends a worker that \
+                 outlives its lease",
+            )
+            .into());
         }
-        let keys = |it: &Scenario| {
-            (0..keys_of(*it, is_local)).map(|n| director.key(*it, n)).collect::<Vec<_>>()
-        };
-        let keys: Vec<DrillKey> = scenarios.iter().flat_map(keys).collect();
-        let all = keys.len();
-        let done = std::sync::atomic::AtomicUsize::new(0);
-        let tell = |more: usize| {
-            let done = done.fetch_add(more, std::sync::atomic::Ordering::Relaxed) + more;
-            bar.set_message(format!("{done} of {all} keys have come to their end"));
-        };
-        tell(0);
-        try_join_all(keys.iter().map(async |key| {
-            director.play(key).await?;
-            tell(1);
-            Ok::<_, BoxError>(())
-        }))
-        .await?;
-        Ok(keys)
-    }
-
-    async fn load(
-        &self,
-        director: &Director<'_>,
-        keys: usize,
-        bar: &ProgressBar,
-    ) -> Result<Vec<DrillKey>, BoxError> {
-        let load = Load { keys, copies: usize::try_from(self.copies)? };
-        let keys = load.of(director);
-        let all = keys.len();
-        let tell = |sent: usize| bar.set_message(format!("{sent} of {all} keys sent"));
-        let by = director.sight.until;
-        let sent = before(&SystemClock, by, load.send(director, &keys, tell)).await;
-        sent.ok_or("it took too long to send it: give --timeout")??;
-        Ok(keys)
-    }
-}
-
-fn progress() -> ProgressBar {
-    if !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new_spinner();
-    bar.enable_steady_tick(Duration::from_millis(120));
-    match ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
+        Ok(Play::Scenarios(scenarios))
     }
 }

@@ -12,6 +12,7 @@ mod invariant;
 mod judge;
 mod load;
 mod place;
+mod play;
 mod post;
 mod process;
 mod report;
