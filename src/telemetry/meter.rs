@@ -103,7 +103,7 @@ impl Latency {
 }
 
 /// The counts of one worker and its clones since it was built, and what was measured since that was
-/// last taken. To note anything is one addition: no lock is taken and nothing is allocated.
+/// last taken. To note anything is an addition or two: no lock is taken and nothing is allocated.
 pub struct Meter {
     counts: [AtomicU64; Count::ALL.len()],
     series: [Series; Latency::ALL.len()],

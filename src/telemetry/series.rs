@@ -1,4 +1,4 @@
-//! Durations, counted by length: noting one is one addition, whatever there is already.
+//! Durations, counted by length: noting one takes as long, whatever there is already.
 
 use std::iter::repeat_n;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -35,15 +35,16 @@ impl Series {
         }
     }
 
-    /// Takes out what is there, the shortest first. What is added meanwhile is there the next time.
+    /// Takes out what is there, the shortest first, whether it is looked at or not.
     pub fn take(&self) -> impl Iterator<Item = u32> {
         let reach = self.reach.swap(0, Ordering::Acquire);
         let counts = self.counts.iter().take(reach).zip(0..);
         let there = counts.filter(|(count, _)| count.load(Ordering::Relaxed) > 0);
-        there.flat_map(|(count, at)| {
-            let times = count.swap(0, Ordering::Relaxed);
-            repeat_n(length(at), usize::try_from(times).unwrap_or_default())
-        })
+        // Now: beyond the reach, nobody would find what a half-read answer had left.
+        let taken: Vec<_> =
+            there.map(|(count, at)| (at, count.swap(0, Ordering::Relaxed))).collect();
+        let times = |times| usize::try_from(times).unwrap_or_default();
+        taken.into_iter().flat_map(move |(at, count)| repeat_n(length(at), times(count)))
     }
 }
 
@@ -105,5 +106,15 @@ mod tests {
         assert_eq!(taken[..3], [0, 7, 7]);
         assert_eq!(taken.len(), 5);
         assert_eq!(series.take().count(), 0);
+    }
+
+    #[test]
+    fn what_is_taken_and_not_looked_at_does_not_come_back_later() {
+        let series = Series::new();
+        series.add(Duration::from_millis(5));
+        series.add(Duration::from_millis(9));
+        assert_eq!(series.take().next(), Some(5));
+        series.add(Duration::from_millis(20));
+        assert_eq!(series.take().collect::<Vec<_>>(), [20]);
     }
 }

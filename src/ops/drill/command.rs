@@ -1,4 +1,4 @@
-//! `drill` as a command: its arguments, its progress, its output.
+//! `drill` as a command: its arguments, where it is played, its output.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -85,6 +85,7 @@ fn scenes() -> impl Iterator<Item = Scenario> {
 const VISIBILITY: u32 = 3;
 /// The same under load, where a busy machine must be able to renew in time.
 const VISIBILITY_OF_LOAD: u32 = 6;
+
 impl DrillArguments {
     /// Whether this is a worker of a local drill.
     pub fn is_worker(&self) -> bool {

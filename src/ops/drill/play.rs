@@ -1,4 +1,4 @@
-//! A drill from its first message to what came of it.
+//! A drill from its first message to what came of it, and its progress meanwhile.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicUsize, Ordering};
